@@ -1,0 +1,272 @@
+"""One frozen, validated configuration for a run; it round-trips through YAML and is saved with every run.
+
+Each field has its meaning on the line above or beside it. A method's own fields live in the method's file, in a
+subclass of `MethodConfig`, and are chosen by ``method.name``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny, ValidationError, model_validator
+
+from semco.errors import UserError, nearest, unknown
+
+Unit = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class Section(BaseModel):
+    """A frozen group of fields that refuses what it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+
+class DataConfig(Section):
+    # A registered data set, an .npz file or a folder of class folders.
+    source: str = "fashion-mini"
+    # Where the official files of a registered data set lie.
+    root: Path | None = None
+    # Keep only these classes, by name.
+    classes: tuple[str, ...] | None = None
+    # Labelled images: so many of each class, or so many in all (spread evenly). Neither: every label there is.
+    labels_per_class: int | None = Field(default=None, ge=1)
+    labels: int | None = Field(default=None, ge=1)
+    # Where validation images come from: labelled training images that are not used as labels ("train"), the labels
+    # themselves ("labelled"), nowhere ("none"). "auto" is "train" where such images exist, else "labelled".
+    validation: Literal["auto", "train", "labelled", "none"] = "auto"
+    # At most so many validation images; never more than a tenth of the training images ("train") or a fifth of the
+    # labels ("labelled").
+    validation_size: int = Field(default=500, ge=1)
+    # Height and width in pixels; None keeps the size of the data set (folders: the median, at most 96).
+    image_size: int | None = Field(default=None, ge=8)
+    # Stop at an unreadable image instead of skipping and counting it.
+    strict: bool = False
+
+    @model_validator(mode="after")
+    def _one_kind_of_count(self) -> DataConfig:
+        if self.labels is not None and self.labels_per_class is not None:
+            raise ValueError("give labels or labels_per_class, not both")
+        return self
+
+
+class LabelsConfig(Section):
+    # Where class vectors come from: the bundled store, a built store, class attributes, a matrix, a text encoder.
+    source: Literal["bundled", "store", "attributes", "matrix", "encoder"] = "bundled"
+    # The store's folder, the attribute file or the matrix file.
+    path: Path | None = None
+    # A local folder or hub name of a `transformers` text encoder, and the sentences its input is put into.
+    encoder: str | None = None
+    prompts: tuple[str, ...] = ("a photo of a {}.",)
+    # Class name -> vocabulary term, for names the look-up cannot find by itself.
+    aliases: dict[str, str] = Field(default_factory=dict)
+    # Largest cosine distance between neighbours in a group; "auto" is the source's own default, 0 turns grouping off.
+    eps: float | Literal["auto"] = "auto"
+    # Size of the vectors where the source can choose it.
+    dim: int = Field(default=128, ge=2)
+    # What the semantic head learns to predict: the vectors, or (ablation) the identity. Groups stay those of the vectors.
+    targets: Literal["embedding", "one_hot"] = "embedding"
+
+
+class ModelConfig(Section):
+    # wrn-DEPTH-WIDTH, resnet18, resnet50
+    backbone: str = "wrn-28-2"
+    # First layers of a ResNet: 7x7 stride 2 + pooling ("large") or 3x3 ("small"); "auto" decides by image size (64).
+    stem: Literal["auto", "small", "large"] = "auto"
+    # Normalisation layers; "none" is for tests of exactness and for very small batches.
+    norm: Literal["batch", "none"] = "batch"
+    semantic_head: Literal["linear", "mlp"] = "linear"
+    mlp_hidden: int = Field(default=2048, ge=1)
+
+
+class AugmentConfig(Section):
+    # Zero-free padding before the random crop, as a part of the image's side (4 of 32 pixels), reflected.
+    pad: Unit = 0.125
+    flip: bool = True
+    # RandAugment operations per strong view, and Cutout's side as a part of the image's.
+    operations: int = Field(default=2, ge=0, le=8)
+    cutout: Unit = 0.5
+
+
+class OptimConfig(Section):
+    lr: float = Field(default=0.03, gt=0)
+    momentum: Unit = 0.9
+    nesterov: bool = True
+    # Not applied to normalisation layers and biases.
+    weight_decay: float = Field(default=5e-4, ge=0)
+    # Linear warm-up, as a part of the run (the paper: 10 of 300 epochs).
+    warmup: Unit = 10 / 300
+    # After it: down to 0 along half a cosine, FixMatch's 7/16 of a cosine, or constant.
+    schedule: Literal["cosine", "cosine_7_16", "constant"] = "cosine"
+
+
+class TrainingConfig(Section):
+    # Length of the run; with neither, 300 epochs as in the paper.
+    steps: int | None = Field(default=None, ge=1)
+    epochs: float | None = Field(default=None, gt=0)
+    images_per_epoch: int = Field(default=64 * 1024, ge=1)
+    batch_size: int = Field(default=64, ge=1)
+    # Unlabelled images per labelled one.
+    mu: int = Field(default=3, ge=1)
+    ema_decay: Unit = 0.999
+    # Let the average follow faster at first, min(decay, (1 + step) / (10 + step)), so that short runs are not their start.
+    ema_warmup: bool = True
+    seed: int = Field(default=0, ge=0)
+    # Steps between two lines of metrics.jsonl, two validations, two checkpoints; None: about 50, 20 and 10 in a run.
+    log_every: int | None = Field(default=None, ge=1)
+    validate_every: int | None = Field(default=None, ge=1)
+    checkpoint_every: int | None = Field(default=None, ge=1)
+    # Views that only make targets: a pass of their own without gradient (faster), or in one pass with the others.
+    target_views: Literal["no_grad", "joint"] = "no_grad"
+    device: str = "auto"
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    # torch.compile: "auto" turns it on when the run is long enough to win the compile time back.
+    compile: Literal["auto", "on", "off"] = "auto"
+    sync_batch_norm: bool = False
+
+    @model_validator(mode="after")
+    def _one_length(self) -> TrainingConfig:
+        if self.steps is not None and self.epochs is not None:
+            raise ValueError("give steps or epochs, not both")
+        return self
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return max(1, self.images_per_epoch // self.batch_size)
+
+    @property
+    def total_steps(self) -> int:
+        if self.steps is not None:
+            return self.steps
+        return max(1, round((self.epochs or 300) * self.steps_per_epoch))
+
+
+class EvaluationConfig(Section):
+    # Which head answers: the one-hot head, the semantic head, or the mean of both softmaxes.
+    head: Literal["one_hot", "semantic", "average"] = "one_hot"
+    batch_size: int = Field(default=256, ge=1)
+
+
+class MethodConfig(Section):
+    """Base of every method's own fields; a subclass gives ``name`` a default and is known by it from then on."""
+
+    known: ClassVar[dict[str, type[MethodConfig]]] = {}
+    name: str
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        name = cls.model_fields["name"].default
+        if isinstance(name, str):
+            MethodConfig.known[name] = cls
+
+
+def _method_config(value: object) -> object:
+    """A method's section from a mapping (or a bare name) by the registry of method configurations."""
+    if isinstance(value, str):
+        value = {"name": value}
+    if isinstance(value, Mapping):
+        name = str(value.get("name", "semco"))
+        if name not in MethodConfig.known:
+            raise unknown("method", name, MethodConfig.known)
+        return MethodConfig.known[name].model_validate(dict(value))
+    return value
+
+
+class Config(Section):
+    data: DataConfig = DataConfig()
+    labels: LabelsConfig = LabelsConfig()
+    model: ModelConfig = ModelConfig()
+    augment: AugmentConfig = AugmentConfig()
+    method: Annotated[SerializeAsAny[MethodConfig], BeforeValidator(_method_config)] = Field(
+        default_factory=lambda: MethodConfig.known["semco"](name="semco")
+    )
+    optim: OptimConfig = OptimConfig()
+    training: TrainingConfig = TrainingConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+
+    @classmethod
+    def parse(cls, values: Mapping[str, Any]) -> Config:
+        """Validate plain values; every error is one sentence that names field, value and what is allowed."""
+        try:
+            return cls.model_validate(dict(values))
+        except ValidationError as error:
+            raise UserError(_sentence(error)) from None
+
+    def to_yaml(self) -> str:
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
+
+    @classmethod
+    def from_yaml(cls, text: str) -> Config:
+        return cls.parse(read_yaml(text))
+
+
+def read_yaml(text: str, where: str = "the configuration") -> dict[str, Any]:
+    """A YAML mapping as plain values."""
+    try:
+        values = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise UserError(f"{where} is not valid YAML: {' '.join(str(error).split())}.") from None
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise UserError(f"{where} must be a mapping of sections, not {type(values).__name__}.")
+    return values
+
+
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """``base`` with the values of ``over``, section by section; a new ``method.name`` starts a new method section."""
+    merged = dict(base)
+    for key, value in over.items():
+        old = merged.get(key)
+        new_method = key == "method" and isinstance(value, Mapping) and isinstance(old, Mapping)
+        if new_method and value.get("name", old.get("name")) != old.get("name"):  # type: ignore[union-attr]
+            merged[key] = value
+        elif isinstance(old, Mapping) and isinstance(value, Mapping):
+            merged[key] = merge(old, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def assignment(text: str) -> dict[str, Any]:
+    """``dotted.key=value`` (the value is YAML) as nested values."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip(".").strip():
+        raise UserError(f"--set takes dotted.key=value, for example training.steps=500, not {text!r}.")
+    nested: Any = yaml.safe_load(value) if value else None
+    for part in reversed(key.strip().split(".")):
+        nested = {part: nested}
+    return dict(nested)
+
+
+def _sentence(error: ValidationError) -> str:
+    """The first problem of a validation in one sentence."""
+    first = error.errors()[0]
+    path = [str(part) for part in first["loc"] if not str(part).startswith(("function-", "literal[", "float", "int"))]
+    dotted = ".".join(path) or "the configuration"
+    if first["type"] == "extra_forbidden":
+        known = _fields_at(path[:-1])
+        where = ".".join(path[:-1]) or "the top level"
+        hint = nearest(path[-1], known) or "."
+        return f"unknown config key {dotted!r}{hint} Known keys of {where}: {', '.join(known)}."
+    context = first.get("ctx", {}).get("error")
+    if isinstance(context, UserError):
+        return str(context)
+    message = first["msg"].removeprefix("Value error, ")
+    return f"config {dotted} = {first['input']!r}: {message[0].lower()}{message[1:]}."
+
+
+def _fields_at(path: list[str]) -> list[str]:
+    """The names of the fields below a dotted path (of every method below ``method``)."""
+    if path[:1] == ["method"]:
+        return sorted({field for cls in MethodConfig.known.values() for field in cls.model_fields})
+    model: type[BaseModel] = Config
+    for part in path:
+        annotation = model.model_fields[part].annotation
+        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+            return []
+        model = annotation
+    return sorted(model.model_fields)

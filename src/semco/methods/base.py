@@ -1,0 +1,82 @@
+"""The contract of a method.
+
+Shapes: B labelled images, U unlabelled images, K classes, d embedding size.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import ClassVar, Generic, Literal, Protocol, TypeVar
+
+from torch import Tensor, nn
+
+from semco.config import MethodConfig
+from semco.types import Batch, Outputs, Progress, StepResult, Task, ViewCounts
+
+Head = Literal["one_hot", "semantic", "rotation"]
+C = TypeVar("C", bound=MethodConfig)
+
+
+class Forward(Protocol):
+    """The network, as a method sees it: named views in, `Outputs` by the same names out.
+
+    Views given in ``no_grad`` only make targets: their outputs carry no gradient. Whether they run in a pass of
+    their own or together with the others is not the method's business.
+    """
+
+    def __call__(self, *, no_grad: Mapping[str, Tensor] | None = None, **views: Tensor) -> dict[str, Outputs]: ...
+
+    def teacher(self, **views: Tensor) -> dict[str, Outputs]:
+        """The same through the averaged (EMA) weights, without gradient."""
+        ...
+
+    def without_statistics(self, **views: Tensor) -> dict[str, Outputs]:
+        """With gradient, but leaving the running statistics of normalisation layers alone (VAT's inner passes)."""
+        ...
+
+
+class Pool(Protocol):
+    """The whole training set as `Method.refresh` sees it, evaluated without augmentation."""
+
+    labels: Tensor  # (N_l,) int64, labels of the labelled images
+
+    def labelled(self) -> Outputs:
+        """Outputs for every labelled image, in order of ``Batch.labelled_index``."""
+        ...
+
+    def unlabelled(self) -> Outputs:
+        """Outputs for every unlabelled image, in order of ``Batch.unlabelled_index``."""
+        ...
+
+
+class Method(nn.Module, ABC, Generic[C]):
+    """What a semi-supervised method adds: which views, which heads, which losses.
+
+    A subclass is known to the registry by ``name``. What evolves during training lives in registered buffers, which
+    the loop moves, averages over processes and saves; trainable parts of its own are ordinary parameters.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]  # "FixMatch (Sohn et al. 2020)"
+    Config: ClassVar[type[MethodConfig]]
+    views: ClassVar[ViewCounts] = ViewCounts()
+    heads: ClassVar[tuple[Head, ...]] = ("one_hot",)
+    registry: ClassVar[dict[str, type[Method[MethodConfig]]]] = {}
+
+    def __init_subclass__(cls, **kwargs: object) -> None:
+        super().__init_subclass__(**kwargs)
+        if "name" in cls.__dict__:
+            Method.registry[cls.name] = cls  # type: ignore[assignment]
+
+    def __init__(self, config: C, task: Task) -> None:
+        """Keep the fields; a subclass registers the tensors of ``task`` that it needs as buffers."""
+        super().__init__()
+        self.config = config
+
+    @abstractmethod
+    def compute(self, batch: Batch, forward: Forward, progress: Progress) -> StepResult:
+        """The losses of one step."""
+
+    def refresh(self, pool: Pool, progress: Progress) -> None:  # noqa: B027 (optional, not abstract)
+        """Called once an epoch; methods that relabel the whole pool override it."""
