@@ -1,0 +1,237 @@
+"""A vocabulary of vectors on disk that opens in milliseconds, whatever its size.
+
+A store is a folder: ``vectors.npy`` (n x d, float16), ``terms.bin`` (the terms in UTF-8, sorted, end to end),
+``offsets.npy`` (n + 1 positions in it), ``ranks.npy`` (n frequency ranks) and ``header.json``. Arrays are
+memory-mapped and terms are found by binary search, so nothing is read that is not asked for.
+
+Shapes: n terms, d embedding size.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import mmap
+import shutil
+import tempfile
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from semco.errors import UserError
+
+VERSION = 1
+DEFAULT_EPS = 0.2  # the paper's, for a store that does not say better
+_ARRAYS = ("vectors.npy", "offsets.npy", "ranks.npy")
+_FILES = (*_ARRAYS, "terms.bin")
+_CHUNK = 65_536
+
+
+class VectorStore:
+    """Sorted terms with their L2-normalised vectors and frequency ranks, memory-mapped and read-only."""
+
+    def __init__(
+        self,
+        folder: Path,
+        header: dict[str, Any],
+        vectors: NDArray[np.float16],
+        offsets: NDArray[np.int64],
+        ranks: NDArray[np.int32],
+        blob: mmap.mmap,
+    ) -> None:
+        self.folder = folder
+        self.header = header
+        self.size: int = vectors.shape[0]
+        self.dim: int = vectors.shape[1]
+        self.default_eps = float(header.get("default_eps", DEFAULT_EPS))
+        self._vectors = vectors
+        self._offsets = offsets
+        self._ranks = ranks
+        self._blob = blob
+        self._terms: list[str] | None = None
+
+    @classmethod
+    def open(cls, folder: Path) -> VectorStore:
+        """Open a store; a folder that is none, of another version or with a damaged file is a `UserError`."""
+        folder = Path(folder)
+        header = _read_header(folder)
+        try:
+            vectors, offsets, ranks = (np.load(folder / name, mmap_mode="r") for name in _ARRAYS)
+        except (OSError, ValueError, EOFError) as error:
+            raise _damaged(folder, str(error)) from None
+        size = header["size"]
+        if vectors.shape != (size, header["dim"]) or offsets.shape != (size + 1,) or ranks.shape != (size,):
+            raise _damaged(folder, "the arrays do not have the sizes of the header")
+        with (folder / "terms.bin").open("rb") as file:
+            blob = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return cls(folder, header, vectors, offsets, ranks, blob)
+
+    @classmethod
+    def write(
+        cls,
+        folder: Path,
+        terms: Sequence[str],
+        matrix: NDArray[np.floating[Any]],
+        ranks: ArrayLike,
+        header: Mapping[str, Any],
+    ) -> None:
+        """Write unique ``terms`` (n), ``matrix`` (n, d) and ``ranks`` (n); all of it appears, or nothing.
+
+        ``header`` is kept as it is (sources, relations, default_eps...); version and sizes are added.
+        """
+        folder = Path(folder)
+        assert len(set(terms)) == len(terms) == len(matrix) > 0, "unique terms, one a row"
+        _refuse_foreign(folder)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".part", dir=folder.parent))
+        try:
+            _write_files(temporary, terms, matrix, np.asarray(ranks), header)
+            temporary.chmod(0o755)  # mkdtemp makes private folders
+            _replace_folder(temporary, folder)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __contains__(self, term: str) -> bool:
+        return self.index(term) is not None
+
+    def index(self, term: str) -> int | None:
+        """Position of a term in sorted order, or None."""
+        wanted = term.encode("utf-8", errors="surrogatepass")
+        place = bisect_left(range(self.size), wanted, key=self._encoded)
+        return place if place < self.size and self._encoded(place) == wanted else None
+
+    def vector(self, term: str) -> NDArray[np.float32]:
+        """(d,) L2-normalised."""
+        row: NDArray[np.float32] = self.vectors([term])[0]
+        return row
+
+    def vectors(self, terms: Sequence[str]) -> NDArray[np.float32]:
+        """(n, d), rows L2-normalised; a term that is not in the store is a `UserError`."""
+        places = []
+        for term in terms:
+            place = self.index(term)
+            if place is None:
+                raise UserError(
+                    f"{term!r} is not in the vector store {self.folder}; try `semco labels lookup`."
+                )
+            places.append(place)
+        return unit_rows(self._vectors[np.asarray(places, dtype=np.intp)].astype(np.float32))
+
+    def rank(self, i: int) -> int:
+        """Frequency rank of the i-th term, 0 for the most frequent."""
+        return int(self._ranks[i])
+
+    def terms(self) -> Sequence[str]:
+        """All terms in sorted order; decoded at the first call."""
+        if self._terms is None:
+            text, ends = self._blob[:], self._offsets.tolist()
+            self._terms = [text[a:b].decode() for a, b in pairwise(ends)]
+        return self._terms
+
+    def term(self, i: int) -> str:
+        """The i-th term in sorted order."""
+        return self._encoded(i).decode()
+
+    def nearest(self, vector: NDArray[np.floating[Any]], n: int = 10) -> list[tuple[str, float]]:
+        """The ``n`` terms with the largest cosine to ``vector`` (d,), best first; equal ones by frequency."""
+        wanted = unit_rows(np.asarray(vector, dtype=np.float32)[None])[0]
+        best: list[tuple[float, int, int]] = []
+        for start in range(0, self.size, _CHUNK):
+            rows = unit_rows(self._vectors[start : start + _CHUNK].astype(np.float32))
+            cosines = rows @ wanted
+            top = np.argpartition(-cosines, min(n, len(cosines)) - 1)[:n].tolist()
+            found = [(float(cosines[i]), -self.rank(start + i), start + i) for i in top]
+            best = heapq.nlargest(n, best + found)
+        return [(self.term(i), cosine) for cosine, _, i in best]
+
+    def _encoded(self, i: int) -> bytes:
+        return self._blob[self._offsets[i] : self._offsets[i + 1]]
+
+
+@cache
+def bundled_store() -> VectorStore:
+    """The store inside the package; see ``bundled/PROVENANCE.md``."""
+    return VectorStore.open(Path(__file__).parent / "bundled")
+
+
+def unit_rows(matrix: NDArray[np.float32]) -> NDArray[np.float32]:
+    """(n, d) with rows of length one; rows of zeros stay."""
+    lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
+    unit: NDArray[np.float32] = np.divide(matrix, lengths, out=np.zeros_like(matrix), where=lengths > 0)
+    return unit
+
+
+def _read_header(folder: Path) -> dict[str, Any]:
+    path = folder / "header.json"
+    if not path.is_file():
+        raise UserError(f"{folder} is not a vector store (no header.json); run `semco labels build`.")
+    try:
+        header = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        raise _damaged(folder, "header.json is not valid JSON") from None
+    if not isinstance(header, dict) or header.get("version") != VERSION:
+        found = header.get("version") if isinstance(header, dict) else None
+        raise UserError(f"{folder} is a vector store of version {found}, not {VERSION}; build it again.")
+    sizes = all(type(header.get(key)) is int for key in ("size", "dim"))
+    if not sizes or not isinstance(header.get("files"), dict):
+        raise _damaged(folder, "the header lacks its sizes")
+    for name in _FILES:
+        found = (folder / name).stat().st_size if (folder / name).is_file() else None
+        if found is None or found != header["files"].get(name):
+            raise _damaged(folder, f"{name} has {found} bytes instead of {header['files'].get(name)}")
+    return header
+
+
+def _damaged(folder: Path, why: str) -> UserError:
+    return UserError(f"the vector store {folder} is damaged ({why}); build or copy it again.")
+
+
+def _refuse_foreign(folder: Path) -> None:
+    """Only a store or an empty folder may be replaced."""
+    is_store = (folder / "header.json").is_file()
+    if folder.exists() and not is_store and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder} exists and is not a vector store; name a new folder.")
+
+
+def _write_files(
+    folder: Path,
+    terms: Sequence[str],
+    matrix: NDArray[np.floating[Any]],
+    ranks: NDArray[Any],
+    header: Mapping[str, Any],
+) -> None:
+    encoded = [term.encode() for term in terms]
+    order = np.asarray(sorted(range(len(encoded)), key=encoded.__getitem__), dtype=np.int64)
+    lengths = [len(encoded[i]) for i in order]
+    (folder / "terms.bin").write_bytes(b"".join(encoded[i] for i in order))
+    np.save(folder / "offsets.npy", np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
+    np.save(folder / "ranks.npy", ranks[order].astype(np.int32))
+    vectors = np.lib.format.open_memmap(folder / "vectors.npy", "w+", np.float16, matrix.shape)
+    for start in range(0, len(order), _CHUNK):
+        rows = unit_rows(np.asarray(matrix[order[start : start + _CHUNK]], dtype=np.float32))
+        vectors[start : start + _CHUNK] = rows
+    vectors.flush()
+    files = {name: (folder / name).stat().st_size for name in _FILES}
+    sizes = {"version": VERSION, "size": len(order), "dim": matrix.shape[1], "files": files}
+    text = json.dumps({**header, **sizes}, indent=2, ensure_ascii=False)
+    (folder / "header.json").write_text(text + "\n", encoding="utf-8")
+
+
+def _replace_folder(new: Path, folder: Path) -> None:
+    """Put ``new`` in the place of ``folder``, which steps aside: a full folder cannot be renamed over."""
+    if not folder.exists():
+        new.rename(folder)
+        return
+    aside = new.with_suffix(".old")
+    folder.rename(aside)
+    new.rename(folder)
+    shutil.rmtree(aside)

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from semco.errors import UserError
+from semco.labels.store import VectorStore, unit_rows
+
+TERMS = ["zebra", "apple", "crème_brûlée", "aardvark", "apple_tree", "日本"]
+
+
+@pytest.fixture
+def matrix() -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(len(TERMS), 5)).astype(np.float32)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, matrix: np.ndarray) -> Path:
+    VectorStore.write(
+        tmp_path / "store", TERMS, matrix, range(len(TERMS)), {"default_eps": 0.35, "sources": {"a": 1}}
+    )
+    return tmp_path / "store"
+
+
+def test_every_term_comes_back_with_its_own_unit_vector_and_rank(folder: Path, matrix: np.ndarray) -> None:
+    store = VectorStore.open(folder)
+    assert (store.size, len(store), store.dim, store.default_eps) == (6, 6, 5, 0.35)
+    assert store.header["sources"] == {"a": 1}
+    assert list(store.terms()) == sorted(TERMS)
+    for i, term in enumerate(TERMS):
+        place = store.index(term)
+        assert place is not None
+        assert store.terms()[place] == term == store.term(place)
+        assert store.rank(place) == i
+        np.testing.assert_allclose(store.vector(term), matrix[i] / np.linalg.norm(matrix[i]), atol=2e-3)
+    np.testing.assert_allclose(np.linalg.norm(store.vectors(TERMS), axis=1), 1, atol=1e-6)
+
+
+def test_absent_terms_are_absent(folder: Path) -> None:
+    store = VectorStore.open(folder)
+    for term in ("", "a", "applf", "appl", "apple_", "zzz", "\udcff"):
+        assert term not in store
+    with pytest.raises(UserError, match="'quince' is not in the vector store"):
+        store.vector("quince")
+
+
+def test_nearest_equals_a_full_sort(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("semco.labels.store._CHUNK", 7)
+    rows = np.random.default_rng(1).normal(size=(40, 6)).astype(np.float32)
+    names = [f"t{i:02d}" for i in range(40)]
+    VectorStore.write(tmp_path / "s", names, rows, range(40), {})
+    found = VectorStore.open(tmp_path / "s").nearest(rows[3], n=12)
+    cosines = unit_rows(rows) @ unit_rows(rows[3:4])[0]
+    expected = np.argsort(-cosines)[:12]
+    assert [term for term, _ in found] == [names[i] for i in expected]
+    np.testing.assert_allclose([c for _, c in found], cosines[expected], atol=2e-3)
+    assert len(VectorStore.open(tmp_path / "s").nearest(rows[3], n=100)) == 40
+
+
+def test_equal_neighbours_come_by_frequency(tmp_path: Path) -> None:
+    VectorStore.write(tmp_path / "s", ["a", "b", "c"], np.ones((3, 2), np.float32), [2, 0, 1], {})
+    assert [term for term, _ in VectorStore.open(tmp_path / "s").nearest(np.ones(2))] == ["b", "c", "a"]
+
+
+def test_zero_rows_stay_zero(tmp_path: Path) -> None:
+    VectorStore.write(tmp_path / "s", ["a", "b"], np.array([[0.0, 0.0], [3.0, 4.0]], np.float32), [0, 1], {})
+    np.testing.assert_allclose(
+        VectorStore.open(tmp_path / "s").vectors(["a", "b"]), [[0, 0], [0.6, 0.8]], atol=1e-3
+    )
+
+
+def test_a_store_is_replaced_as_a_whole(folder: Path) -> None:
+    VectorStore.write(folder, ["only"], np.ones((1, 3)), [0], {})
+    assert list(VectorStore.open(folder).terms()) == ["only"]
+    assert [path.name for path in folder.parent.iterdir()] == ["store"]
+
+
+def test_a_failed_write_leaves_the_old_store_and_nothing_else(folder: Path) -> None:
+    with pytest.raises(TypeError):
+        VectorStore.write(folder, ["only"], np.ones((1, 3)), [0], {"bad": object()})
+    assert list(VectorStore.open(folder).terms()) == sorted(TERMS)
+    assert [path.name for path in folder.parent.iterdir()] == ["store"]
+
+
+def test_a_folder_with_other_things_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "cat.jpg").write_bytes(b"x")
+    with pytest.raises(UserError, match="exists and is not a vector store"):
+        VectorStore.write(tmp_path / "photos", ["a"], np.ones((1, 2)), [0], {})
+
+
+@pytest.mark.parametrize("name", ["vectors.npy", "offsets.npy", "ranks.npy", "terms.bin"])
+@pytest.mark.parametrize("keep", [0, 10, -1])
+def test_a_truncated_file_is_named(folder: Path, name: str, keep: int) -> None:
+    path = folder / name
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(UserError, match=rf"damaged \({name}"):
+        VectorStore.open(folder)
+
+
+def test_a_missing_file_is_named(folder: Path) -> None:
+    (folder / "ranks.npy").unlink()
+    with pytest.raises(UserError, match=r"ranks\.npy has None bytes"):
+        VectorStore.open(folder)
+
+
+def test_what_is_not_a_store_is_refused(tmp_path: Path, folder: Path) -> None:
+    with pytest.raises(UserError, match="is not a vector store"):
+        VectorStore.open(tmp_path)
+    header = json.loads((folder / "header.json").read_text())
+    for text, message in (
+        (json.dumps({**header, "version": 99}), "version 99, not 1"),
+        (json.dumps({**header, "size": 5}), "do not have the sizes"),
+        (json.dumps({**header, "size": "6"}), "lacks its sizes"),
+        (json.dumps([1]), "version None"),
+        ("{", "not valid JSON"),
+    ):
+        (folder / "header.json").write_text(text)
+        with pytest.raises(UserError, match=message):
+            VectorStore.open(folder)
+
+
+def test_bytes_that_are_no_array_are_refused(folder: Path) -> None:
+    path = folder / "vectors.npy"
+    path.write_bytes(b"\0" * path.stat().st_size)
+    with pytest.raises(UserError, match="damaged"):
+        VectorStore.open(folder)
