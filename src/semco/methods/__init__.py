@@ -1,0 +1,24 @@
+"""The methods. Every module of this package is imported, so that a new file is in the registry."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+from semco.config import MethodConfig
+from semco.errors import unknown
+from semco.methods.base import Forward, Head, Method, Pool
+from semco.types import Task
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
+
+
+def build_method(config: MethodConfig, task: Task) -> Method[MethodConfig]:
+    """The method a configuration names, ready for a task."""
+    if config.name not in Method.registry:
+        raise unknown("method", config.name, Method.registry)
+    return Method.registry[config.name](config, task)
+
+
+__all__ = ["Forward", "Head", "Method", "Pool", "build_method"]

@@ -1,0 +1,54 @@
+"""FixMatch: Simplifying Semi-Supervised Learning with Consistency and Confidence (Sohn et al. 2020).
+
+Shapes: B labelled images, U unlabelled images, K classes.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from semco.config import MethodConfig, Unit
+from semco.losses import cross_entropy, masked_mean
+from semco.methods.base import Forward, Method
+from semco.pseudo_labels import FixedThreshold, one_hot_pseudo_labels
+from semco.types import Batch, Progress, StepResult, Task, ViewCounts
+
+
+class FixMatchConfig(MethodConfig):
+    name: str = "fixmatch"
+    # Weight of the loss on unlabelled images.
+    lambda_u: float = Field(default=1.0, ge=0)
+    # Confidence from which a pseudo-label is trusted.
+    tau: Unit = 0.95
+
+
+class FixMatch(Method[FixMatchConfig]):
+    """The weak view's confident prediction is the strong view's label."""
+
+    name = "fixmatch"
+    title = "FixMatch (Sohn et al. 2020)"
+    Config = FixMatchConfig
+    views = ViewCounts(labelled_weak=1, unlabelled_weak=1, unlabelled_strong=1)
+
+    def __init__(self, config: FixMatchConfig, task: Task) -> None:
+        super().__init__(config, task)
+        self.policy = FixedThreshold(config.tau)
+
+    def compute(self, batch: Batch, forward: Forward, progress: Progress) -> StepResult:  # noqa: ARG002
+        outputs = forward(
+            labelled=batch.labelled.weak[0],
+            strong=batch.unlabelled.strong[0],
+            no_grad={"weak": batch.unlabelled.weak[0]},
+        )
+        pseudo = one_hot_pseudo_labels(outputs["weak"].logits, batch.unlabelled_index, self.policy)
+        return StepResult(
+            losses={
+                "supervised": cross_entropy(outputs["labelled"].logits, batch.labels).mean(),
+                "unlabelled": masked_mean(
+                    cross_entropy(outputs["strong"].logits, pseudo.labels), pseudo.mask
+                ),
+            },
+            weights={"unlabelled": self.config.lambda_u},
+            metrics={"mask_one_hot": pseudo.mask.mean()},
+            pseudo_labels={"one_hot": pseudo},
+        )

@@ -1,0 +1,121 @@
+"""SemCo: All Labels Are Not Created Equal (Nassar et al. 2021).
+
+Two heads on one backbone: a one-hot classifier that works as FixMatch, and a semantic classifier that
+predicts label embeddings and trusts groups of similar classes. Each learns from the other's pseudo-labels.
+Shapes: B labelled images, U unlabelled images, K classes, d embedding size, Q label groups.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, PositiveFloat
+from torch import Tensor
+
+from semco import pseudo_labels as pl
+from semco.config import MethodConfig, Unit
+from semco.losses import cosine_loss, cross_entropy, masked_mean
+from semco.methods.base import Forward, Method
+from semco.types import Batch, Outputs, Progress, PseudoLabels, StepResult, Task, ViewCounts
+
+
+class SemCoConfig(MethodConfig):
+    name: str = "semco"
+    # Weights of the losses on unlabelled images and of the co-training loss (0: no co-training).
+    lambda_u: float = Field(default=1.0, ge=0)
+    lambda_co: float = Field(default=1.0, ge=0)
+    # Confidence from which to trust a group of the semantic head, and a class of the one-hot head.
+    tau_e: Unit = 0.7
+    tau_o: Unit = 0.95
+    # Factor of every cosine term, as cosine losses are smaller than cross-entropies.
+    semantic_weight: float = Field(default=3.0, ge=0)
+    # How cosines become scores: as the paper says, or as the authors' released code does.
+    scoring: Literal["paper", "reference"] = "paper"
+    # Scale of the cosines in the paper's scoring; "auto": perfect predictions get perfect_score on average.
+    scale: PositiveFloat | Literal["auto"] = "auto"
+    perfect_score: float = Field(default=0.9, gt=0, lt=1)
+    # Both heads confident of different classes: both labels count in the co-training loss, or neither.
+    on_disagreement: Literal["both", "discard"] = "both"
+
+
+class SemCo(Method[SemCoConfig]):
+    name = "semco"
+    title = "SemCo (Nassar et al. 2021)"
+    Config = SemCoConfig
+    views = ViewCounts(labelled_weak=1, unlabelled_weak=1, unlabelled_strong=1)
+    heads = ("one_hot", "semantic")
+    matrix: Tensor  # (K, d): M
+    assignment: Tensor  # (K, Q): A
+
+    def __init__(self, config: SemCoConfig, task: Task) -> None:
+        super().__init__(config, task)
+        self.register_buffer("matrix", task.embeddings.clone())
+        self.register_buffer("assignment", pl.group_assignment(task.groups))
+        self.rule = _scoring_rule(config, task)
+        self.one_hot_policy = pl.FixedThreshold(config.tau_o)
+        self.semantic_policy = pl.FixedThreshold(config.tau_e)
+
+    def compute(self, batch: Batch, forward: Forward, progress: Progress) -> StepResult:  # noqa: ARG002
+        x, u = batch.labelled, batch.unlabelled
+        outputs = forward(labelled=x.weak[0], strong=u.strong[0], no_grad={"weak": u.weak[0]})
+        labelled, strong, weak = outputs["labelled"], outputs["strong"], outputs["weak"]
+        one_hot = pl.one_hot_pseudo_labels(weak.logits, batch.unlabelled_index, self.one_hot_policy)
+        semantic = self._semantic(_embedding(weak), batch.unlabelled_index)
+        to_label = cosine_loss(self.matrix[batch.labels], _embedding(labelled))  # (B,)
+        to_target = cosine_loss(semantic.target, _embedding(strong))  # (U,)
+        to_class = cross_entropy(strong.logits, one_hot.labels)  # (U,)
+        losses = {
+            "supervised_one_hot": cross_entropy(labelled.logits, batch.labels).mean(),  # Eq. 6
+            "supervised_semantic": to_label.mean(),  # Eq. 3
+            "unlabelled_one_hot": masked_mean(to_class, one_hot.mask),  # Eq. 7
+            "unlabelled_semantic": masked_mean(to_target, semantic.mask),  # Eq. 5
+            "cotraining": self._cotraining(strong, one_hot, semantic),  # Eq. 8
+        }
+        metrics = {
+            "mask_one_hot": one_hot.mask.mean(),
+            "mask_semantic": semantic.mask.mean(),
+            "disagreement": _disagreement(one_hot, semantic).mean(),
+        }
+        return StepResult(losses, self._weights(), metrics, {"one_hot": one_hot, "semantic": semantic})
+
+    def _semantic(self, embedding: Tensor, index: Tensor) -> pl.SemanticPseudoLabels:
+        matrices = self.matrix, self.assignment
+        return pl.semantic_pseudo_labels(embedding, index, *matrices, self.rule, self.semantic_policy)
+
+    def _cotraining(self, strong: Outputs, one_hot: PseudoLabels, semantic: PseudoLabels) -> Tensor:
+        """Eq. 8: each head learns from the other's pseudo-label, where the other is confident."""
+        keep = 1.0 - _disagreement(one_hot, semantic) * (self.config.on_disagreement == "discard")
+        to_semantic = cosine_loss(self.matrix[one_hot.labels], _embedding(strong))
+        to_one_hot = cross_entropy(strong.logits, semantic.labels)
+        cosine_half = masked_mean(to_semantic, one_hot.mask * keep)
+        return self.config.semantic_weight * cosine_half + masked_mean(to_one_hot, semantic.mask * keep)
+
+    def _weights(self) -> dict[str, float]:
+        """Eq. 9; the cosine half of the co-training loss carries its semantic weight already."""
+        lambda_u, semantic_weight = self.config.lambda_u, self.config.semantic_weight
+        return {
+            "supervised_semantic": semantic_weight,
+            "unlabelled_one_hot": lambda_u,
+            "unlabelled_semantic": lambda_u * semantic_weight,
+            "cotraining": self.config.lambda_co,
+        }
+
+
+def _disagreement(one_hot: PseudoLabels, semantic: PseudoLabels) -> Tensor:
+    """Where both heads are confident, of different classes: (U,), 1 or 0."""
+    return (one_hot.labels != semantic.labels) * one_hot.mask * semantic.mask
+
+
+def _embedding(outputs: Outputs) -> Tensor:
+    """The semantic head's prediction (N, d); the head is built because this method declares it."""
+    assert outputs.embedding is not None
+    return outputs.embedding
+
+
+def _scoring_rule(config: SemCoConfig, task: Task) -> pl.ScoringRule:
+    if config.scoring == "reference":
+        return pl.ReferenceScoring()
+    if config.scale != "auto":
+        return pl.PaperScoring(config.scale)
+    scale = pl.solve_scale(task.embeddings, task.groups, config.perfect_score, task.class_names)
+    return pl.PaperScoring(scale)

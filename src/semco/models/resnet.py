@@ -1,0 +1,105 @@
+"""ResNet (He et al. 2016), version 1.5: the stride of a bottleneck sits in its 3x3 convolution.
+
+Shapes: N images, C channels, H and W pixels, F features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from semco.models.normalisation import Norm, init_convolutions, norm_layer
+
+MOMENTUM = 0.1
+Stem = Literal["small", "large"]
+
+
+@dataclass(frozen=True)
+class ResNetLayout:
+    blocks: tuple[int, int, int, int]  # blocks in each of the four stages
+    bottleneck: bool
+
+    @property
+    def expansion(self) -> int:
+        """Output channels of a block for each channel of its 3x3 convolution."""
+        return 4 if self.bottleneck else 1
+
+
+LAYOUTS = {
+    "resnet18": ResNetLayout((2, 2, 2, 2), bottleneck=False),
+    "resnet50": ResNetLayout((3, 4, 6, 3), bottleneck=True),
+}
+
+
+class ResidualBlock(nn.Module):
+    """A chain of convolutions, each followed by norm, and a shortcut; ReLU between them and after the sum."""
+
+    def __init__(
+        self, sizes: Sequence[int], kernels: Sequence[int], strided: int, stride: int, norm: Norm
+    ) -> None:
+        """``sizes``: channels before, between, after the convolutions; ``strided``: which has the stride."""
+        super().__init__()
+        self.convs = nn.ModuleList()
+        self.norms = nn.ModuleList()
+        for i, kernel in enumerate(kernels):
+            step = stride if i == strided else 1
+            self.convs.append(
+                nn.Conv2d(sizes[i], sizes[i + 1], kernel, step, padding=kernel // 2, bias=False)
+            )
+            self.norms.append(norm_layer(norm, sizes[i + 1], MOMENTUM))
+        self.shortcut: nn.Module = nn.Identity()
+        if stride != 1 or sizes[0] != sizes[-1]:
+            projection = nn.Conv2d(sizes[0], sizes[-1], 1, stride, bias=False)
+            self.shortcut = nn.Sequential(projection, norm_layer(norm, sizes[-1], MOMENTUM))
+
+    def forward(self, x: Tensor) -> Tensor:
+        residual = x
+        for i, (conv, norm) in enumerate(zip(self.convs, self.norms, strict=True)):
+            residual = norm(conv(F.relu(residual) if i else residual))
+        return F.relu(self.shortcut(x) + residual)
+
+
+class ResNet(nn.Module):
+    """(N, C, H, W) -> (N, F)."""
+
+    def __init__(self, layout: ResNetLayout, stem: Stem, in_channels: int, norm: Norm) -> None:
+        super().__init__()
+        self.stem = _stem(stem, in_channels, norm)
+        blocks: list[nn.Module] = []
+        channels = 64
+        for stage, count in enumerate(layout.blocks):
+            for block in range(count):
+                stride = 2 if stage > 0 and block == 0 else 1
+                blocks.append(_block(layout, channels, 64 * 2**stage, stride, norm))
+                channels = 64 * 2**stage * layout.expansion
+        self.stages = nn.Sequential(*blocks)
+        self.out_features = channels
+        init_convolutions(self)
+
+    def forward(self, images: Tensor) -> Tensor:
+        maps: Tensor = self.stages(self.stem(images))  # (N, F, H', W')
+        return maps.mean(dim=(2, 3))
+
+
+def _stem(stem: Stem, in_channels: int, norm: Norm) -> nn.Sequential:
+    """First layers: a quarter of the side for large images, the whole side for small ones."""
+    if stem == "small":
+        conv = nn.Conv2d(in_channels, 64, 3, padding=1, bias=False)
+        return nn.Sequential(conv, norm_layer(norm, 64, MOMENTUM), nn.ReLU())
+    conv = nn.Conv2d(in_channels, 64, 7, stride=2, padding=3, bias=False)
+    return nn.Sequential(
+        conv, norm_layer(norm, 64, MOMENTUM), nn.ReLU(), nn.MaxPool2d(3, stride=2, padding=1)
+    )
+
+
+def _block(layout: ResNetLayout, inputs: int, inner: int, stride: int, norm: Norm) -> ResidualBlock:
+    outputs = inner * layout.expansion
+    if layout.bottleneck:
+        return ResidualBlock(
+            (inputs, inner, inner, outputs), kernels=(1, 3, 1), strided=1, stride=stride, norm=norm
+        )
+    return ResidualBlock((inputs, inner, outputs), kernels=(3, 3), strided=0, stride=stride, norm=norm)

@@ -1,0 +1,78 @@
+"""Wide ResNet (Zagoruyko and Komodakis 2016) as FixMatch and SemCo use it for small images.
+
+Pre-activation basic blocks, leaky ReLU of slope 0.1, batch norm of momentum 0.001.
+Shapes: N images, C channels, H and W pixels, F = 64 * width features.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from semco.errors import UserError
+from semco.models.normalisation import Norm, init_convolutions, norm_layer
+
+SLOPE = 0.1
+MOMENTUM = 0.001
+
+
+class PreActivationBlock(nn.Module):
+    """Two 3x3 convolutions, each after norm and activation, and a shortcut."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int, norm: Norm, activate_shortcut: bool) -> None:
+        super().__init__()
+        self.norm1 = norm_layer(norm, inputs, MOMENTUM)
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
+        self.norm2 = norm_layer(norm, outputs, MOMENTUM)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
+        same = inputs == outputs and stride == 1
+        self.shortcut = nn.Identity() if same else nn.Conv2d(inputs, outputs, 1, stride, bias=False)
+        self.activate_shortcut = activate_shortcut
+
+    def forward(self, x: Tensor) -> Tensor:
+        active = F.leaky_relu(self.norm1(x), SLOPE)
+        residual = self.conv1(active)
+        residual = self.conv2(F.leaky_relu(self.norm2(residual), SLOPE))
+        shortcut = self.shortcut(active if self.activate_shortcut else x)
+        return torch.add(shortcut, residual)
+
+
+class WideResNet(nn.Module):
+    """(N, C, H, W) -> (N, F): three stages of (depth - 4) / 6 blocks, halving the side twice."""
+
+    def __init__(self, depth: int, width: int, in_channels: int, norm: Norm) -> None:
+        super().__init__()
+        blocks = _blocks_per_stage(depth)
+        sizes = [16, 16 * width, 32 * width, 64 * width]
+        self.out_features = sizes[-1]
+        self.stem = nn.Conv2d(in_channels, sizes[0], 3, padding=1, bias=False)
+        self.stages = nn.Sequential(
+            *(
+                PreActivationBlock(
+                    inputs=sizes[stage + (block > 0)],
+                    outputs=sizes[stage + 1],
+                    stride=2 if stage > 0 and block == 0 else 1,
+                    norm=norm,
+                    # The first shortcut starts after the activation: nothing was normalised before it.
+                    activate_shortcut=stage == 0 and block == 0,
+                )
+                for stage in range(3)
+                for block in range(blocks)
+            )
+        )
+        self.norm = norm_layer(norm, sizes[-1], MOMENTUM)
+        init_convolutions(self)
+
+    def forward(self, images: Tensor) -> Tensor:
+        maps = F.leaky_relu(self.norm(self.stages(self.stem(images))), SLOPE)  # (N, F, H/4, W/4)
+        return maps.mean(dim=(2, 3))
+
+
+def _blocks_per_stage(depth: int) -> int:
+    if depth < 10 or (depth - 4) % 6:
+        near = 4 + 6 * max(1, round((depth - 4) / 6))
+        raise UserError(
+            f"a wide ResNet has depth 6n+4 (10, 16, 22, 28, 40), not {depth}; the nearest is {near}."
+        )
+    return (depth - 4) // 6

@@ -1,0 +1,28 @@
+"""From what the heads say about a weak view: targets, and which samples to trust. No gradient in here."""
+
+from semco.pseudo_labels.one_hot import one_hot_pseudo_labels
+from semco.pseudo_labels.scale import solve_scale
+from semco.pseudo_labels.semantic import (
+    PaperScoring,
+    ReferenceScoring,
+    ScoringRule,
+    SemanticPseudoLabels,
+    class_probabilities,
+    group_assignment,
+    semantic_pseudo_labels,
+)
+from semco.pseudo_labels.thresholds import FixedThreshold, ThresholdPolicy
+
+__all__ = [
+    "FixedThreshold",
+    "PaperScoring",
+    "ReferenceScoring",
+    "ScoringRule",
+    "SemanticPseudoLabels",
+    "ThresholdPolicy",
+    "class_probabilities",
+    "group_assignment",
+    "one_hot_pseudo_labels",
+    "semantic_pseudo_labels",
+    "solve_scale",
+]

@@ -1,0 +1,22 @@
+"""Pseudo-labels of the one-hot head.
+
+Shapes: U unlabelled images, K classes.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from semco.pseudo_labels.thresholds import ThresholdPolicy
+from semco.types import PseudoLabels
+
+
+@torch.no_grad()
+def one_hot_pseudo_labels(logits: Tensor, index: Tensor, policy: ThresholdPolicy) -> PseudoLabels:
+    """argmax of the softmax of logits (U, K) on the weak view, weighed by a policy (Eq. 2, Eq. 7)."""
+    probabilities = logits.softmax(dim=-1)
+    confidence, labels = probabilities.max(dim=-1)
+    policy.update(confidence, labels, probabilities, index)
+    mask = policy.mask(confidence, labels, probabilities)
+    return PseudoLabels(labels=labels, mask=mask, confidence=confidence)

@@ -1,0 +1,115 @@
+"""Pseudo-labels of the semantic head: class scores, group scores, and the embedding to predict.
+
+Shapes: U unlabelled images, K classes, d embedding size, Q label groups.
+M (K, d) has L2-normalised rows; A (K, Q) is 1 where a class belongs to a group, else 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from semco.pseudo_labels.thresholds import ThresholdPolicy
+from semco.types import PseudoLabels
+
+
+@dataclass(frozen=True)
+class SemanticPseudoLabels(PseudoLabels):
+    """`PseudoLabels` whose confidence is that of the winning group."""
+
+    groups: Tensor  # (U,) int64, the winning group
+    target: Tensor  # (U, d), mean of the group's rows of M, weighted by the class scores
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What a scoring rule makes of cosines."""
+
+    classes: Tensor  # (U, K), normalised to 1
+    groups: Tensor  # (U, Q), compared with the threshold
+
+
+class ScoringRule(Protocol):
+    """The replaceable part of the semantic head's pseudo-labels."""
+
+    def scores(self, cosines: Tensor, assignment: Tensor) -> Scores:
+        """Cosines (U, K) between predictions and M, and A (K, Q) -> `Scores`."""
+        ...
+
+    def labels(self, classes: Tensor, weights: Tensor) -> Tensor:
+        """Class scores (U, K) and the same within the winning group (U, K) -> class numbers (U,)."""
+        ...
+
+
+@dataclass(frozen=True)
+class PaperScoring:
+    """The paper: p = softmax(s * cos), g = p A, label = argmax p.
+
+    NOTE: the paper says only "normalising"; the scale s is ours (`scale.solve_scale`).
+    """
+
+    scale: float
+
+    def scores(self, cosines: Tensor, assignment: Tensor) -> Scores:
+        classes = (self.scale * cosines).softmax(dim=-1)
+        return Scores(classes=classes, groups=classes @ assignment)
+
+    def labels(self, classes: Tensor, weights: Tensor) -> Tensor:  # noqa: ARG002
+        return classes.argmax(dim=-1)
+
+
+@dataclass(frozen=True)
+class ReferenceScoring:
+    """The authors' released code: a group scores the mean of its raw cosines, class scores are softmax(cos)
+    without a scale, and the label is the best class inside the winning group."""
+
+    def scores(self, cosines: Tensor, assignment: Tensor) -> Scores:
+        groups = (cosines @ assignment) / assignment.sum(dim=0)
+        return Scores(classes=cosines.softmax(dim=-1), groups=groups)
+
+    def labels(self, classes: Tensor, weights: Tensor) -> Tensor:  # noqa: ARG002
+        return weights.argmax(dim=-1)
+
+
+@torch.no_grad()
+def semantic_pseudo_labels(
+    embedding: Tensor,
+    index: Tensor,
+    matrix: Tensor,
+    assignment: Tensor,
+    rule: ScoringRule,
+    policy: ThresholdPolicy,
+) -> SemanticPseudoLabels:
+    """Predicted embeddings (U, d) of the weak view -> targets and group mask (Eq. 4 and the text by it)."""
+    scores = rule.scores(cosine_similarities(embedding, matrix), assignment)
+    confidence, groups = scores.groups.max(dim=-1)
+    weights = scores.classes * assignment.T[groups]  # (U, K), 0 outside the winning group
+    weights = weights / weights.sum(dim=-1, keepdim=True)
+    labels = rule.labels(scores.classes, weights)
+    policy.update(confidence, labels, scores.classes, index)
+    return SemanticPseudoLabels(
+        labels=labels,
+        mask=policy.mask(confidence, labels, scores.classes),
+        confidence=confidence,
+        groups=groups,
+        target=weights @ matrix,
+    )
+
+
+def cosine_similarities(embedding: Tensor, matrix: Tensor) -> Tensor:
+    """Embeddings (N, d) of any length against unit rows M (K, d) -> (N, K)."""
+    return F.normalize(embedding.to(matrix.dtype), dim=-1) @ matrix.T
+
+
+def class_probabilities(embedding: Tensor, matrix: Tensor, scale: float) -> Tensor:
+    """p = softmax(s * cos(q, M)): (N, d) and (K, d) -> (N, K), for inference by the semantic head."""
+    return (scale * cosine_similarities(embedding, matrix)).softmax(dim=-1)
+
+
+def group_assignment(groups: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Group of each class (K,) int64 -> A (K, Q)."""
+    return F.one_hot(groups, int(groups.max()) + 1).to(dtype)
