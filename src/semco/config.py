@@ -245,7 +245,8 @@ def assignment(text: str) -> dict[str, Any]:
 def _sentence(error: ValidationError) -> str:
     """The first problem of a validation in one sentence."""
     first = error.errors()[0]
-    path = [str(part) for part in first["loc"] if not str(part).startswith(("function-", "literal[", "float", "int"))]
+    branches = ("function-", "literal[", "constrained-", "float", "int")  # pydantic's names for parts of a union
+    path = [str(part) for part in first["loc"] if not str(part).startswith(branches)]
     dotted = ".".join(path) or "the configuration"
     if first["type"] == "extra_forbidden":
         known = _fields_at(path[:-1])
