@@ -9,10 +9,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar, Generic, Literal, Protocol, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from semco.config import MethodConfig
-from semco.types import Batch, Outputs, Progress, StepResult, Task, ViewCounts
+from semco.types import Batch, Outputs, Progress, PseudoLabels, StepResult, Task, ViewCounts
 
 Head = Literal["one_hot", "semantic", "rotation"]
 C = TypeVar("C", bound=MethodConfig)
@@ -25,7 +26,9 @@ class Forward(Protocol):
     their own or together with the others is not the method's business.
     """
 
-    def __call__(self, *, no_grad: Mapping[str, Tensor] | None = None, **views: Tensor) -> dict[str, Outputs]: ...
+    def __call__(
+        self, *, no_grad: Mapping[str, Tensor] | None = None, **views: Tensor
+    ) -> dict[str, Outputs]: ...
 
     def teacher(self, **views: Tensor) -> dict[str, Outputs]:
         """The same through the averaged (EMA) weights, without gradient."""
@@ -78,5 +81,15 @@ class Method(nn.Module, ABC, Generic[C]):
     def compute(self, batch: Batch, forward: Forward, progress: Progress) -> StepResult:
         """The losses of one step."""
 
-    def refresh(self, pool: Pool, progress: Progress) -> None:  # noqa: B027 (optional, not abstract)
+    def pseudo_labels(self, weak: Outputs, index: Tensor) -> Mapping[str, PseudoLabels]:  # noqa: ARG002
+        """What each head says of unlabelled images, given their weak views and places in the pool.
+
+        By default the one-hot head's answers, none left out.
+        """
+        confidence, labels = weak.logits.softmax(dim=-1).max(dim=-1)
+        return {
+            "one_hot": PseudoLabels(labels=labels, mask=torch.ones_like(confidence), confidence=confidence)
+        }
+
+    def refresh(self, pool: Pool, progress: Progress) -> None:
         """Called once an epoch; methods that relabel the whole pool override it."""

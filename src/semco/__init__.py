@@ -1,0 +1,30 @@
+"""SemCo trains an image classifier from a handful of labels, using what the class names mean."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from semco.config import Config
+    from semco.errors import UserError
+    from semco.estimator import SemCoClassifier
+    from semco.experiment import resume, train
+
+__version__ = "0.1.0"
+__all__ = ["Config", "SemCoClassifier", "UserError", "__version__", "resume", "train"]
+
+# Where each public name lives; imported when first used, so that the command line starts at once.
+_HOMES = {
+    "Config": "semco.experiment",
+    "SemCoClassifier": "semco.estimator",
+    "UserError": "semco.errors",
+    "resume": "semco.experiment",
+    "train": "semco.experiment",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'semco' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

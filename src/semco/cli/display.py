@@ -1,0 +1,95 @@
+"""The live display of a run: a bar on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+LOSS = "loss/"
+# What a line of metrics shows besides the loss terms, and how it is called.
+SHOWN = {
+    "mask_one_hot": "retained, one-hot head",
+    "mask_semantic": "retained, semantic head",
+    "validation_accuracy": "validation accuracy",
+}
+
+
+class Display:
+    """`semco.training.loop.Observer` for people. Use it as a context manager."""
+
+    def __init__(self, console: Console, title: str) -> None:
+        self._console, self._title = console, title
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("steps ·"),
+            TimeElapsedColumn(),
+            TextColumn("·"),
+            TimeRemainingColumn(),
+            TextColumn("left"),
+            console=console,
+        )
+        self._task = self._progress.add_task(title, total=None)
+        self._values: dict[str, float] = {}
+        self._live = Live(self._progress, console=console, refresh_per_second=4, transient=False)
+        self._started = 0
+
+    def __enter__(self) -> Display:
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def on_start(self, step: int, total_steps: int) -> None:
+        self._progress.reset(self._task, total=total_steps, completed=step)
+
+    def on_step(self, step: int) -> None:
+        self._progress.update(self._task, completed=step)
+
+    def on_message(self, text: str) -> None:
+        self._console.print(f"{self._title}: {text}", style="dim", markup=False, highlight=False)
+
+    def on_line(self, line: Mapping[str, float | None]) -> None:
+        self._values |= {name: value for name, value in line.items() if value is not None}
+        if self._console.is_terminal:
+            self._live.update(Group(self._progress, self._table()))
+        elif "validation_accuracy" in line:
+            self._console.print(self._sentence(), markup=False, highlight=False, soft_wrap=True)
+
+    def _table(self) -> Table:
+        table = Table.grid(padding=(0, 2))
+        for name, value in self._parts():
+            table.add_row(f"  {name}", value)
+        return table
+
+    def _sentence(self) -> str:
+        step = int(self._values["step"])
+        parts = ", ".join(f"{name} {value}" for name, value in self._parts())
+        return f"{self._title}: step {step}, {self._values['seconds']:.0f} s, {parts}"
+
+    def _parts(self) -> list[tuple[str, str]]:
+        """Names and values for people."""
+        losses = " + ".join(
+            f"{name.removeprefix(LOSS).replace('_', ' ')} {value:.3f}"
+            for name, value in self._values.items()
+            if name.startswith(LOSS)
+        )
+        known = [(SHOWN[name], f"{self._values[name]:.1%}") for name in SHOWN if name in self._values]
+        return [("loss", f"{self._values.get('loss', 0.0):.3f} = {losses}"), *known]

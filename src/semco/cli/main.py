@@ -1,0 +1,61 @@
+"""The command line: one file a command, put together here."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+from rich.console import Console
+
+from semco.cli import bench, demo, evaluate, labels, methods, predict, recipes, report, resume, train
+from semco.errors import UserError
+
+app = typer.Typer(
+    name="semco",
+    help="Train an image classifier from a handful of labels, using what the class names mean.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(demo.demo)
+app.command()(train.train)
+app.command()(resume.resume)
+app.command()(evaluate.evaluate)
+app.command()(predict.predict)
+app.command()(report.report)
+app.command()(methods.methods)
+app.command()(recipes.recipes)
+app.add_typer(labels.app, name="labels")
+app.add_typer(bench.app, name="bench")
+
+
+@app.callback(invoke_without_command=True)
+def version(show: bool = typer.Option(False, "--version", help="Show the version and leave.")) -> None:
+    if show:
+        from semco import __version__
+
+        Console().print(f"semco {__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run a command; the user's mistakes end in one sentence and exit code 2."""
+    try:
+        app()
+    except UserError as error:
+        Console(stderr=True, soft_wrap=True).print(
+            f"[bold red]error:[/] {_escaped(str(error))}", highlight=False
+        )
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:  # the reader of our output has gone, for example `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+
+
+def _escaped(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)

@@ -1,0 +1,336 @@
+"""A run from its configuration to its result: what the rooms offer, put together once.
+
+`train` makes a run folder and fills it, `resume` goes on with one; both end with the model saved, the test set
+evaluated, the pool pseudo-labelled and the report written.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from semco.config import Config
+from semco.data.batches import Batches
+from semco.data.datasets import Dataset
+from semco.data.sources import load
+from semco.data.split import Split, make_split
+from semco.data.views import Augment
+from semco.errors import UserError
+from semco.evaluation.metrics import accuracy
+from semco.evaluation.model_file import ModelDescription, SavedModel, save_model
+from semco.evaluation.pool_labels import write_pool_labels
+from semco.evaluation.predictions import Scorer, probabilities
+from semco.evaluation.results import Evaluation, evaluate_probabilities, image_batches, write_evaluation
+from semco.evaluation.samples import pick_samples
+from semco.files import write_json, write_text
+from semco.labels import label_source
+from semco.labels.embeddings import LabelEmbeddings
+from semco.labels.groups import Groups, group
+from semco.methods import build_method
+from semco.methods.base import Method
+from semco.models import Network, build_network
+from semco.pseudo_labels import solve_scale
+from semco.report import write_report
+from semco.training.distributed import Processes, process_group
+from semco.training.execution import choose_device, prepare_network
+from semco.training.loop import Observer, Silent, Trainer
+from semco.training.pool import NetworkPool
+from semco.training.run_folder import RunFolder
+from semco.types import Task
+
+# A perfect prediction's mean group score by which the semantic head's softmax is scaled for prediction.
+PERFECT_SCORE = 0.9
+
+Result = dict[str, Any]
+
+
+def train(config: Config, out: Path | None = None, observer: Observer | None = None) -> Result:
+    """Train as ``config`` says into the new folder ``out``; returns the content of its ``result.json``."""
+    processes = Processes.from_environment()
+    device = choose_device(config.training.device, processes)
+    path = out or free_run_folder(config)
+    with process_group(processes, device):
+        problem = prepare(config, None, observer or Silent())
+        run = RunFolder.create(path, config) if processes.is_main else RunFolder(path)
+        return _run(config, run, problem, device, processes, observer or Silent())
+
+
+def resume(path: Path, observer: Observer | None = None) -> Result:
+    """Go on with a run as if it had never stopped; a finished one only gives its result."""
+    run = RunFolder.open(path)
+    if run.finished():
+        return run.result()
+    config = run.config()
+    processes = Processes.from_environment()
+    device = choose_device(config.training.device, processes)
+    with process_group(processes, device):
+        problem = prepare(config, run, observer or Silent())
+        return _run(config, run, problem, device, processes, observer or Silent())
+
+
+def free_run_folder(config: Config) -> Path:
+    """runs/DATA-METHOD-N with the first free N."""
+    return free_folder(Path("runs"), f"{Path(config.data.source).stem}-{config.method.name}")
+
+
+def free_folder(below: Path, stem: str) -> Path:
+    return next(path for n in itertools.count(1) if not (path := below / f"{stem}-{n}").exists())
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is to be learnt: images, which of them are labelled, and what the class names say."""
+
+    dataset: Dataset
+    split: Split
+    labels: LabelEmbeddings | None  # None: no vectors for these names, and the method does without
+    groups: Groups
+    matrix: Tensor  # (K, d), the semantic head's targets
+    scale: float | None
+
+    def task(self) -> Task:
+        known = self.dataset.train_labels[torch.from_numpy(self.split.labelled)]
+        return Task(
+            class_names=self.dataset.class_names,
+            embeddings=self.matrix,
+            groups=torch.from_numpy(self.groups.labels),
+            labelled_counts=torch.bincount(known, minlength=self.dataset.num_classes),
+            pool_size=len(self.split.unlabelled),
+        )
+
+
+def prepare(config: Config, run: RunFolder | None, observer: Observer) -> Problem:
+    """Data, split (that of ``run`` where there is one) and label prior."""
+    dataset = load(config.data, lambda text, done, total: None)
+    if dataset.skipped:
+        named = ", ".join(dataset.skipped[:3]) + (" ..." if len(dataset.skipped) > 3 else "")
+        observer.on_message(f"skipped {len(dataset.skipped)} unreadable image(s): {named}")
+    if run is not None and run.split_file.exists():
+        split = Split.from_json(run.split_file.read_text(encoding="utf-8"), dataset.train_labels)
+    else:
+        split = make_split(dataset.train_labels, config.data, config.training.seed, dataset.class_names)
+    semantic = "semantic" in Method.registry[config.method.name].heads
+    labels, groups = _label_prior(config, dataset.class_names, semantic, observer)
+    matrix = _targets(config, labels, dataset.num_classes)
+    scale = (
+        solve_scale(matrix, torch.from_numpy(groups.labels), PERFECT_SCORE, dataset.class_names)
+        if semantic
+        else None
+    )
+    return Problem(dataset, split, labels, groups, matrix, scale)
+
+
+def _label_prior(
+    config: Config, names: tuple[str, ...], semantic: bool, observer: Observer
+) -> tuple[LabelEmbeddings | None, Groups]:
+    """Vectors and groups of the class names; a method without a semantic head does without where there are none."""
+    try:
+        labels = label_source(config.labels).vectors(names)
+    except UserError as error:
+        if semantic:
+            raise
+        observer.on_message(f"no label groups in the statistics: {error}")
+        return None, Groups(names, torch.arange(len(names)).numpy(), 0.0)
+    groups = group(labels, config.labels.eps)
+    for note in groups.notes:
+        observer.on_message(note)
+    return labels, groups
+
+
+def _targets(config: Config, labels: LabelEmbeddings | None, num_classes: int) -> Tensor:
+    if labels is None or config.labels.targets == "one_hot":
+        return torch.eye(num_classes)
+    return torch.from_numpy(labels.matrix)
+
+
+def _run(
+    config: Config,
+    run: RunFolder,
+    problem: Problem,
+    device: torch.device,
+    processes: Processes,
+    observer: Observer,
+) -> Result:
+    if processes.is_main:
+        _write_prior(run, problem)
+    trainer = build_trainer(config, run, problem, device, processes, observer)
+    trainer.run()
+    if not processes.is_main:
+        return {}
+    return _finish(config, run, problem, trainer, device)
+
+
+def _write_prior(run: RunFolder, problem: Problem) -> None:
+    write_text(run.split_file, problem.split.to_json() + "\n")
+    labels = problem.labels
+    write_json(
+        run.labels_file,
+        {
+            "names": list(problem.dataset.class_names),
+            "terms": list(labels.terms) if labels else [],
+            "routes": list(labels.routes) if labels else [],
+            "source": labels.source if labels else "none",
+            "eps": problem.groups.eps,
+            "groups": problem.groups.labels.tolist(),
+            "scale": problem.scale,
+        },
+    )
+
+
+def build_trainer(
+    config: Config,
+    run: RunFolder,
+    problem: Problem,
+    device: torch.device,
+    processes: Processes,
+    observer: Observer,
+) -> Trainer:
+    """Network, method, batches and the loop over them; the seed alone decides the initial weights."""
+    dataset, task = problem.dataset, problem.task()
+    method = build_method(config.method, task).to(device)
+    torch.manual_seed(config.training.seed)
+    network = build_network(
+        config.model,
+        method.heads,
+        dataset.num_classes,
+        problem.matrix.shape[1],
+        dataset.channels,
+        max(dataset.image_size),
+    )
+    network = prepare_network(network, config.training, device)
+    augment = Augment(config.augment, torch.tensor(dataset.mean), torch.tensor(dataset.std))
+    batches = Batches(
+        dataset.train_images,
+        dataset.train_labels,
+        problem.split,
+        method.views,
+        augment,
+        batch_size=config.training.batch_size,
+        mu=config.training.mu,
+        seed=config.training.seed,
+        rank=processes.rank,
+        world_size=processes.world_size,
+        device=device,
+    )
+    return Trainer(
+        config,
+        network,
+        method,
+        batches,
+        task.groups.to(device),
+        run,
+        validate=lambda average: _validation(average, problem, config, device),
+        pool=lambda student: _pool(student, problem, augment, device),
+        observer=observer,
+        processes=processes,
+    )
+
+
+def _pool(network: nn.Module, problem: Problem, augment: Augment, device: torch.device) -> NetworkPool:
+    dataset, split = problem.dataset, problem.split
+    labelled, unlabelled = torch.from_numpy(split.labelled), torch.from_numpy(split.unlabelled)
+    return NetworkPool(
+        network, augment, dataset.train_images, dataset.train_labels, labelled, unlabelled, device=device
+    )
+
+
+def _scorer(config: Config, problem: Problem, device: torch.device) -> Scorer:
+    return Scorer(config.evaluation.head, problem.matrix.to(device), problem.scale)
+
+
+def _validation(
+    network: nn.Module, problem: Problem, config: Config, device: torch.device
+) -> dict[str, float]:
+    """Accuracy on the held-out images, if there are any."""
+    index = torch.from_numpy(problem.split.validation)
+    if len(index) == 0:
+        return {}
+    dataset = problem.dataset
+    batches = image_batches(
+        dataset.train_images[index], dataset.mean, dataset.std, config.evaluation.batch_size, device
+    )
+    scores = probabilities(network, batches, _scorer(config, problem, device))
+    return {"validation_accuracy": accuracy(scores, dataset.train_labels[index].numpy())}
+
+
+def _finish(
+    config: Config, run: RunFolder, problem: Problem, trainer: Trainer, device: torch.device
+) -> Result:
+    """Model, pseudo-labels, test numbers, result and report, in an order that a kill may interrupt anywhere."""
+    network = trainer.average
+    assert isinstance(network, Network)
+    save_model(run.model, SavedModel(_description(config, problem, trainer.method), network, problem.matrix))
+    _label_pool(run, problem, trainer, device)
+    result: Result = {
+        "method": config.method.name,
+        "validation_accuracy": _validation(network, problem, config, device).get("validation_accuracy"),
+        "test_accuracy": None,
+        "test_error": None,
+        "labels": len(problem.split.labelled),
+        "steps": trainer.step,
+        "seconds": round(trainer.seconds, 3),
+        "run": str(run.path),
+        "head": config.evaluation.head,
+    }
+    evaluation = _test(config, run, problem, network, device)
+    if evaluation is not None:
+        result |= evaluation.summary()
+    run.write_result(result)
+    write_report([run.path], run.report_file, f"{config.method.name} on {problem.dataset.name}")
+    return result
+
+
+def _description(config: Config, problem: Problem, method: Method[Any]) -> ModelDescription:
+    dataset = problem.dataset
+    return ModelDescription(
+        class_names=dataset.class_names,
+        image_size=dataset.image_size,
+        channels=dataset.channels,
+        mean=dataset.mean,
+        std=dataset.std,
+        model=config.model,
+        heads=method.heads,
+        embedding_dim=problem.matrix.shape[1],
+        scale=problem.scale,
+        groups=tuple(problem.groups.labels.tolist()),
+        eps=problem.groups.eps,
+        head=config.evaluation.head,
+    )
+
+
+@torch.no_grad()
+def _label_pool(run: RunFolder, problem: Problem, trainer: Trainer, device: torch.device) -> None:
+    """What the final model says of every unlabelled image; the method's own state stays as training left it."""
+    split, dataset = problem.split, problem.dataset
+    augment = Augment(trainer.config.augment, torch.tensor(dataset.mean), torch.tensor(dataset.std))
+    outputs = _pool(trainer.average, problem, augment, device).unlabelled()
+    index = torch.arange(len(split.unlabelled), device=device)
+    said = copy.deepcopy(trainer.method).pseudo_labels(outputs, index)
+    truth = dataset.train_labels[torch.from_numpy(split.unlabelled)].numpy()
+    paths = None if dataset.train_paths is None else [dataset.train_paths[i] for i in split.unlabelled]
+    write_pool_labels(run.pseudo_labels_file, split.unlabelled, truth, said, paths)
+
+
+def _test(
+    config: Config, run: RunFolder, problem: Problem, network: nn.Module, device: torch.device
+) -> Evaluation | None:
+    """The test set is looked at once, at the end, and selects nothing."""
+    dataset = problem.dataset
+    if dataset.test_images is None or dataset.test_labels is None:
+        return None
+    batches = image_batches(
+        dataset.test_images, dataset.mean, dataset.std, config.evaluation.batch_size, device
+    )
+    scores = probabilities(network, batches, _scorer(config, problem, device))
+    truth = dataset.test_labels.numpy()
+    evaluation = evaluate_probabilities(
+        scores, truth, dataset.class_names, problem.groups.labels, config.evaluation.head
+    )
+    write_evaluation(run.path, evaluation, pick_samples(dataset.test_images, scores, truth))
+    return evaluation

@@ -1,0 +1,56 @@
+"""Files that are either whole or not there: written under a temporary name, flushed to disk, then renamed."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from semco.errors import UserError
+
+
+@contextmanager
+def atomic_path(target: Path) -> Iterator[Path]:
+    """A temporary path beside ``target``; what was written there replaces ``target`` when the block ends well."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        flush_to_disk(temporary)
+        temporary.chmod(0o644)  # mkstemp makes files that only their owner may read
+        temporary.replace(target)
+    except OSError as error:
+        raise UserError(f"cannot write {target}: {error.strerror or error}.") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def flush_to_disk(path: Path) -> None:
+    """Make sure that the bytes are on the disk before a rename makes them visible."""
+    with path.open("rb") as stream:
+        os.fsync(stream.fileno())
+
+
+def write_text(target: Path, text: str) -> None:
+    with atomic_path(target) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(target: Path, value: Any) -> None:
+    write_text(target, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file; a missing or broken one is the user's to know."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{path} is missing.") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not valid JSON ({error}).") from None

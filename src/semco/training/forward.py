@@ -1,0 +1,93 @@
+"""The one place that runs the network for a method: joins views, splits outputs, decides about gradients.
+
+Shapes: N images of all views together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from semco.types import Outputs
+
+
+class NetworkForward:
+    """`semco.methods.base.Forward` over a network and its averaged copy.
+
+    ``target_views`` says how views in ``no_grad`` run: in a pass of their own without gradient, which saves their
+    backward pass, or jointly with the others, so that normalisation sees all views as one batch.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        average: nn.Module,
+        target_views: Literal["no_grad", "joint"] = "no_grad",
+        precision: torch.dtype | None = None,
+    ) -> None:
+        self._network = network
+        self._average = average
+        self._joint = target_views == "joint"
+        self._precision = precision
+
+    def __call__(self, *, no_grad: Mapping[str, Tensor] | None = None, **views: Tensor) -> dict[str, Outputs]:
+        targets = dict(no_grad or {})
+        if targets and views and self._joint:
+            joined = self._run(self._network, {**views, **targets})
+            return {name: out.detach() if name in targets else out for name, out in joined.items()}
+        outputs: dict[str, Outputs] = {}
+        if targets:
+            with torch.no_grad():
+                outputs |= self._run(self._network, targets)
+        if views:
+            outputs |= self._run(self._network, views)
+        return outputs
+
+    @torch.no_grad()
+    def teacher(self, **views: Tensor) -> dict[str, Outputs]:
+        return self._run(self._average, views)
+
+    def without_statistics(self, **views: Tensor) -> dict[str, Outputs]:
+        with frozen_statistics(self._network):
+            return self._run(self._network, views)
+
+    def _run(self, network: nn.Module, views: Mapping[str, Tensor]) -> dict[str, Outputs]:
+        images = next(iter(views.values())) if len(views) == 1 else torch.cat(list(views.values()))
+        device = images.device.type
+        with torch.autocast(device, dtype=self._precision, enabled=self._precision is not None):
+            outputs = network(images)
+        return split_outputs(outputs, {name: len(view) for name, view in views.items()})
+
+
+def split_outputs(outputs: Outputs, sizes: Mapping[str, int]) -> dict[str, Outputs]:
+    """Outputs of a joined batch (N, ...) as outputs by view, in float32 whatever the network computed in."""
+    parts: dict[str, tuple[Tensor, ...]] = {}
+    for field in fields(outputs):
+        tensor = getattr(outputs, field.name)
+        if tensor is not None:
+            wide = tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
+            parts[field.name] = wide.split(list(sizes.values()))
+    return {name: Outputs(**{k: v[i] for k, v in parts.items()}) for i, name in enumerate(sizes)}
+
+
+@contextmanager
+def frozen_statistics(network: nn.Module) -> Iterator[None]:
+    """Batch statistics are used as in training, but the running ones keep their values."""
+    layers = [m for m in network.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+    momenta = [layer.momentum for layer in layers]
+    counts = [None if m.num_batches_tracked is None else m.num_batches_tracked.clone() for m in layers]
+    for layer in layers:
+        layer.momentum = 0.0
+    try:
+        yield
+    finally:
+        for layer, momentum, count in zip(layers, momenta, counts, strict=True):
+            layer.momentum = momentum
+            if count is not None:
+                assert layer.num_batches_tracked is not None
+                layer.num_batches_tracked.copy_(count)

@@ -1,0 +1,260 @@
+"""The only training loop: load, step, log, validate, save."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from semco.config import Config
+from semco.data.batches import Batches, Prefetch, generator
+from semco.errors import UserError
+from semco.methods.base import Forward, Method, Pool
+from semco.training import checkpoint as files
+from semco.training.distributed import Processes, any_process, average_buffers, sum_over_processes
+from semco.training.ema import averaged_copy, decay_at, update_average
+from semco.training.execution import choose_precision, compile_pays
+from semco.training.forward import NetworkForward
+from semco.training.optimiser import build_optimiser
+from semco.training.run_folder import RunFolder
+from semco.training.schedule import learning_rate
+from semco.training.signals import Interrupted, stop_request
+from semco.training.statistics import FiniteWatch, Meters
+from semco.types import Batch, Progress, StepResult
+
+Line = Mapping[str, float | None]
+
+
+class Observer(Protocol):
+    """Whoever watches a run: the live display, or nobody."""
+
+    def on_start(self, step: int, total_steps: int) -> None: ...
+    def on_step(self, step: int) -> None: ...
+    def on_line(self, line: Line) -> None: ...
+    def on_message(self, text: str) -> None: ...
+
+
+class Silent:
+    """The observer that looks away."""
+
+    def on_start(self, step: int, total_steps: int) -> None: ...
+    def on_step(self, step: int) -> None: ...
+    def on_line(self, line: Line) -> None: ...
+    def on_message(self, text: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class Rhythm:
+    """After how many steps something is due."""
+
+    log: int
+    validate: int
+    save: int
+
+    @classmethod
+    def of(cls, config: Config) -> Rhythm:
+        training, total = config.training, config.training.total_steps
+        return cls(
+            log=training.log_every or max(1, min(total // 50, 200)),
+            validate=training.validate_every or max(1, min(total // 20, 2000)),
+            save=training.checkpoint_every or max(1, min(total // 10, 1000)),
+        )
+
+
+class Step(nn.Module):
+    """Network and method as one module: one call is one step's losses, so several processes can share gradients."""
+
+    def __init__(self, network: nn.Module, method: Method[Any], forward: Forward) -> None:
+        super().__init__()
+        self.network = network
+        self.method = method
+        self._run = forward
+
+    def forward(self, batch: Batch, progress: Progress) -> StepResult:
+        return self.method.compute(batch, self._run, progress)
+
+
+class Trainer:
+    """Trains ``network`` by ``method``; what it has done so far is in the run folder at any time."""
+
+    def __init__(
+        self,
+        config: Config,
+        network: nn.Module,
+        method: Method[Any],
+        batches: Batches,
+        groups: Tensor,
+        run: RunFolder,
+        *,
+        validate: Callable[[nn.Module], dict[str, float]],
+        pool: Callable[[nn.Module], Pool],
+        observer: Observer | None = None,
+        processes: Processes | None = None,
+    ) -> None:
+        self.config, self.network, self.method, self.batches, self.run_folder = (
+            config,
+            network,
+            method,
+            batches,
+            run,
+        )
+        self.average = averaged_copy(network)
+        self.optimiser = build_optimiser(config.optim, network, method)
+        self.observer: Observer = observer or Silent()
+        self._validate, self._pool = validate, pool
+        self._processes = processes or Processes()
+        self._device = groups.device
+        self._rhythm = Rhythm.of(config)
+        self._meters, self._watch = Meters(groups), FiniteWatch()
+        self._step_module = self._build_step()
+        self.step, self.seconds = 0, 0.0
+
+    def _build_step(self) -> nn.Module:
+        training = self.config.training
+        precision = choose_precision(training.precision, self._device)
+        self._scaler = torch.amp.GradScaler(self._device.type, enabled=precision == torch.float16)
+        network = self.network
+        if compile_pays(training):
+            self.observer.on_message("compiling the network: the first steps take about a minute longer")
+            network = torch.compile(network)  # type: ignore[assignment]
+        forward = NetworkForward(network, self.average, training.target_views, precision)
+        step = Step(self.network, self.method, forward)
+        if self._processes.several:
+            return nn.parallel.DistributedDataParallel(
+                step, broadcast_buffers=False, find_unused_parameters=True
+            )
+        return step
+
+    def run(self) -> None:
+        """From the last checkpoint, or the start, to the end."""
+        total = self.config.training.total_steps
+        self._resume()
+        self.observer.on_start(self.step, total)
+        self.network.train()
+        self._clock = time.perf_counter() - self.seconds
+        with stop_request() as stop, Prefetch(self.batches, self.step, total) as batches:
+            for batch, truth in batches:
+                self._refresh_when_due()
+                self._train(batch, truth)
+                self._log_when_due(total)
+                if any_process(stop.number is not None, self._processes, self._device):
+                    self._save()
+                    raise Interrupted(stop.number or 15, self.step)
+                if self._due(self._rhythm.save, total):
+                    self._save()
+
+    def _train(self, batch: Batch, truth: Tensor) -> None:
+        """One step: losses, gradients, weights, average."""
+        progress = self._progress()
+        for group in self.optimiser.param_groups:
+            group["lr"] = learning_rate(self.config.optim, self.step, progress.total_steps)
+        result: StepResult = self._step_module(batch, progress)
+        self.optimiser.zero_grad(set_to_none=True)
+        self._scaler.scale(result.total).backward()
+        self._scaler.step(self.optimiser)
+        self._scaler.update()
+        average_buffers([self.network, self.method], self._processes)
+        training = self.config.training
+        update_average(
+            self.average, self.network, decay_at(self.step, training.ema_decay, training.ema_warmup)
+        )
+        self._meters.add(result, truth)
+        self._watch.look(result, self.step)
+        self.step += 1
+        if (
+            self._device.type == "cpu"
+        ):  # elsewhere the look would wait for the device: only before lines and saves
+            self._stop_if_diverged()
+        self.observer.on_step(self.step)
+
+    def _progress(self) -> Progress:
+        training = self.config.training
+        key = (training.seed, self.step, self._processes.rank)
+        # A layer that draws from the global generator (dropout) is thereby a function of seed and step as well.
+        torch.manual_seed(generator(*key, 1).initial_seed())
+        return Progress(self.step, training.total_steps, training.steps_per_epoch, generator(*key, 2))
+
+    def _refresh_when_due(self) -> None:
+        overridden = type(self.method).refresh is not Method.refresh
+        if overridden and self.step % self.config.training.steps_per_epoch == 0:
+            self.method.refresh(self._pool(self.network), self._progress())
+            self.network.train()
+
+    def _due(self, every: int, total: int) -> bool:
+        return self.step % every == 0 or self.step == total
+
+    def _log_when_due(self, total: int) -> None:
+        validating = self._due(self._rhythm.validate, total)
+        if not (validating or self._due(self._rhythm.log, total)):
+            return
+        self._stop_if_diverged()
+        self._meters.sums = sum_over_processes(self._meters.sums, self._processes)
+        line: dict[str, float | None] = {
+            "step": self.step,
+            "seconds": 0.0,
+            "epoch": self._epoch(),
+            "lr": self._lr(),
+        }
+        line |= self._meters.line()
+        if validating:
+            line |= self._validate(self.average)
+        self.seconds = time.perf_counter() - self._clock
+        line["seconds"] = round(self.seconds, 3)
+        if self._processes.is_main:
+            self.run_folder.append_metrics(line)
+        self.observer.on_line(line)
+
+    def _epoch(self) -> float:
+        return self.step / self.config.training.steps_per_epoch
+
+    def _lr(self) -> float:
+        return float(self.optimiser.param_groups[0]["lr"])
+
+    def _stop_if_diverged(self) -> None:
+        culprit = self._watch.culprit()
+        if culprit is None:
+            return
+        name, step = culprit
+        saved = files.checkpoints(self.run_folder.checkpoints)
+        kept = f"the last good checkpoint is {saved[-1]}" if saved else "no checkpoint had been written yet"
+        raise UserError(
+            f"loss term {name!r} became non-finite at step {step}; {kept}; "
+            f"train again with a lower optim.lr than {self.config.optim.lr:g}."
+        )
+
+    def _save(self) -> None:
+        """Everything that a run needs to go on as if it had never stopped."""
+        self._stop_if_diverged()
+        if not self._processes.is_main:
+            return
+        tensors = {
+            **files.prefixed("network", self.network.state_dict()),
+            **files.prefixed("average", self.average.state_dict()),
+            **files.prefixed("method", self.method.state_dict()),
+            **files.prefixed("optimiser", files.optimiser_tensors(self.optimiser)),
+            **files.prefixed("meters", self._meters.sums),
+        }
+        self.seconds = time.perf_counter() - self._clock
+        state = {"seconds": self.seconds, "scaler": self._scaler.state_dict()}
+        files.save_checkpoint(self.run_folder.checkpoints, self.step, tensors, state)
+
+    def _resume(self) -> None:
+        loaded = files.load_checkpoint(self.run_folder.checkpoints)
+        if loaded is None:
+            self.run_folder.cut_metrics(0)
+            return
+        tensors, state = loaded
+        self.network.load_state_dict(files.below("network", tensors))
+        self.average.load_state_dict(files.below("average", tensors))
+        self.method.load_state_dict(files.below("method", tensors))
+        files.load_optimiser(self.optimiser, files.below("optimiser", tensors))
+        self._meters.load(files.below("meters", tensors))
+        if state["scaler"]:
+            self._scaler.load_state_dict(state["scaler"])
+        self.step, self.seconds = int(state["step"]), float(state["seconds"])
+        if self._processes.is_main:
+            self.run_folder.cut_metrics(self.step)

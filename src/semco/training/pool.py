@@ -1,0 +1,58 @@
+"""The whole training set through the network, for methods that relabel it once an epoch.
+
+Shapes: N images of a part, F features, K classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from semco.data.views import Augment
+from semco.types import Outputs
+
+
+class NetworkPool:
+    """`semco.methods.base.Pool`: outputs for labelled and unlabelled images, in the order of their indices."""
+
+    def __init__(
+        self,
+        network: nn.Module,
+        augment: Augment,
+        images: Tensor,
+        labels: Tensor,
+        labelled: Tensor,
+        unlabelled: Tensor,
+        *,
+        device: torch.device,
+        batch_size: int = 512,
+    ) -> None:
+        self.labels = labels[labelled].to(device)
+        self._network, self._augment, self._images = network, augment, images
+        self._labelled, self._unlabelled = labelled, unlabelled
+        self._device, self._batch_size = device, batch_size
+
+    def labelled(self) -> Outputs:
+        return self._outputs(self._labelled)
+
+    def unlabelled(self) -> Outputs:
+        return self._outputs(self._unlabelled)
+
+    @torch.no_grad()
+    def _outputs(self, index: Tensor) -> Outputs:
+        self._network.eval()
+        parts = list(self._batches(index))
+        columns = ("features", "logits", "embedding", "rotation")
+        return Outputs(**{c: _join([getattr(part, c) for part in parts]) for c in columns})  # type: ignore[arg-type]
+
+    def _batches(self, index: Tensor) -> Iterator[Outputs]:
+        for chunk in index.split(self._batch_size):
+            images = self._images[chunk.to(self._images.device)].to(self._device)
+            yield self._network(self._augment.plain(images))
+
+
+def _join(parts: list[Tensor | None]) -> Tensor | None:
+    present = [part for part in parts if part is not None]
+    return torch.cat(present) if present else None

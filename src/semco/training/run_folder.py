@@ -1,0 +1,88 @@
+"""The folder of a run: what is in it, and how it is written so that a kill at any instant loses nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from semco.config import Config
+from semco.errors import UserError
+from semco.files import read_json, write_json, write_text
+
+
+class RunFolder:
+    """Paths and small files of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config_file = path / "config.yaml"
+        self.split_file = path / "split.json"
+        self.labels_file = path / "labels.json"
+        self.metrics_file = path / "metrics.jsonl"
+        self.result_file = path / "result.json"
+        self.pseudo_labels_file = path / "pseudo_labels.parquet"
+        self.checkpoints = path / "checkpoints"
+        self.model = path / "model"
+        self.report_file = path / "report.html"
+
+    @classmethod
+    def create(cls, path: Path, config: Config) -> RunFolder:
+        """A new run; an existing one is never overwritten."""
+        if path.is_file():
+            raise UserError(f"{path} is a file; choose another folder with --out.")
+        if path.is_dir() and any(path.iterdir()):
+            way_out = f"resume it with 'semco resume {path}' or" if (path / "config.yaml").exists() else ""
+            raise UserError(
+                f"{path} exists and is not empty; {way_out} choose another folder with --out.".replace(
+                    "  ", " "
+                )
+            )
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"cannot make the run folder {path}: {error.strerror}.") from None
+        run = cls(path)
+        write_text(run.config_file, config.to_yaml())
+        return run
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """An existing run."""
+        run = cls(path)
+        if not run.config_file.is_file():
+            raise UserError(f"{path} is not a run folder: it has no config.yaml.")
+        return run
+
+    def config(self) -> Config:
+        return Config.from_yaml(self.config_file.read_text(encoding="utf-8"))
+
+    def finished(self) -> bool:
+        return self.result_file.is_file()
+
+    def result(self) -> dict[str, Any]:
+        return dict(read_json(self.result_file))
+
+    def write_result(self, result: Mapping[str, Any]) -> None:
+        write_json(self.result_file, result)
+
+    def append_metrics(self, line: Mapping[str, Any]) -> None:
+        with self.metrics_file.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(line) + "\n")
+
+    def metrics(self) -> Iterator[dict[str, Any]]:
+        """Every whole line; a line cut short by a kill is left out."""
+        if not self.metrics_file.exists():
+            return
+        for line in self.metrics_file.read_text(encoding="utf-8").splitlines():
+            try:
+                yield json.loads(line)
+            except json.JSONDecodeError:
+                continue
+
+    def cut_metrics(self, step: int) -> None:
+        """Forget lines after ``step``: they will be written again by the resumed run."""
+        kept = [json.dumps(line) for line in self.metrics() if line["step"] <= step]
+        if self.metrics_file.exists():
+            write_text(self.metrics_file, "".join(f"{line}\n" for line in kept))

@@ -1,0 +1,105 @@
+"""What is worth logging, summed on the device; the host reads it once a log line.
+
+Shapes: U unlabelled images, K classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from semco.types import PseudoLabels, StepResult
+
+# Rows of a pseudo-label table: what the image truly shows is a class of its own, one of a group, or not known.
+ALONE, GROUPED, UNKNOWN = 0, 1, 2
+# Columns: images, retained, retained and right, retained and in the right group.
+COLUMNS = 4
+
+
+def pseudo_label_table(pseudo: PseudoLabels, truth: Tensor, groups: Tensor, grouped: Tensor) -> Tensor:
+    """Counts (3, 4) of one head on one step. ``truth`` (U,) is -1 where unknown; ``groups``, ``grouped`` are (K,)."""
+    known = truth >= 0
+    safe = truth.clamp(min=0)
+    row = torch.where(known, grouped[safe].long(), UNKNOWN)  # (U,)
+    mask = pseudo.mask.float()
+    right = mask * ((pseudo.labels == truth) & known)
+    right_group = mask * ((groups[pseudo.labels] == groups[safe]) & known)
+    columns = torch.stack([torch.ones_like(mask), mask, right, right_group], dim=1)  # (U, 4)
+    return torch.nn.functional.one_hot(row, 3).float().T @ columns
+
+
+def describe_table(table: Tensor) -> dict[str, float | None]:
+    """Ratio, accuracy and group accuracy of the retained, over all images and for grouped and other classes."""
+    described: dict[str, float | None] = {}
+    known = table[ALONE] + table[GROUPED]
+    parts = {"": (table.sum(0), known), "/grouped": (table[GROUPED],) * 2, "/ungrouped": (table[ALONE],) * 2}
+    for suffix, (everything, checked) in parts.items():
+        images, retained, _, _ = everything.tolist()
+        _, judged, right, right_group = checked.tolist()
+        described[f"ratio{suffix}"] = retained / images if images else None
+        described[f"accuracy{suffix}"] = right / judged if judged else None
+        described[f"group_accuracy{suffix}"] = right_group / judged if judged else None
+    return described
+
+
+class Meters:
+    """Sums since the last log line. Its tensors are part of a checkpoint, so that resuming changes no line."""
+
+    def __init__(self, groups: Tensor) -> None:
+        sizes = torch.bincount(groups, minlength=int(groups.max()) + 1)
+        self._groups = groups
+        self._grouped = sizes[groups] > 1
+        self.sums: dict[str, Tensor] = {}
+
+    def add(self, result: StepResult, truth: Tensor) -> None:
+        """Take in one step without waiting for the device."""
+        self._add("steps", torch.ones((), device=truth.device))
+        self._add("loss", result.total.detach())
+        for name, loss in result.losses.items():
+            self._add(f"loss/{name}", loss.detach())
+        for name, value in result.metrics.items():
+            self._add(name, value.detach())
+        for head, pseudo in result.pseudo_labels.items():
+            self._add(f"pseudo/{head}", pseudo_label_table(pseudo, truth, self._groups, self._grouped))
+
+    def _add(self, name: str, value: Tensor) -> None:
+        self.sums[name] = self.sums[name] + value if name in self.sums else value.clone().float()
+
+    def line(self) -> dict[str, float | None]:
+        """Means over the steps taken in; starts anew."""
+        sums = {name: value.cpu() for name, value in self.sums.items()}
+        steps = float(sums.pop("steps", torch.ones(())))
+        described: dict[str, float | None] = {}
+        for name, value in sums.items():
+            if value.ndim == 0:
+                described[name] = float(value) / steps
+            else:
+                described |= {f"{name}/{key}": number for key, number in describe_table(value).items()}
+        self.sums = {}
+        return described
+
+    def load(self, sums: Mapping[str, Tensor]) -> None:
+        self.sums = {name: value.to(self._groups.device) for name, value in sums.items()}
+
+
+class FiniteWatch:
+    """Remembers on the device the first step at which each loss term was not finite."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, Tensor] = {}
+
+    def look(self, result: StepResult, step: int) -> None:
+        for name, loss in result.losses.items():
+            bad = torch.where(torch.isfinite(loss.detach()), -1, step)
+            seen = self._first.get(name)
+            self._first[name] = bad if seen is None else torch.where(seen >= 0, seen, bad)
+
+    def culprit(self) -> tuple[str, int] | None:
+        """The term that broke first and its step, or None. This waits for the device."""
+        broken = [(int(step), name) for name, step in self._first.items() if int(step) >= 0]
+        if not broken:
+            return None
+        step, name = min(broken)
+        return name, step
