@@ -1,0 +1,79 @@
+"""What a reader of vectors gives back, and how it is gathered.
+
+Shapes: n terms, d embedding size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semco.labels.readers.stream import decode
+from semco.labels.terms import normalise
+
+
+@dataclass(frozen=True)
+class VectorSet:
+    """Terms in the order of the file, which is the order of their frequency, with their vectors."""
+
+    terms: list[str]  # n, unique, normalised
+    matrix: NDArray[np.float32]  # (n, d)
+    lines: int = 0  # words read
+    duplicates: int = 0  # words whose term had been read before: the first one counts
+    latin1: int = 0  # words that are not UTF-8 and were read as Latin-1
+    unusable: int = 0  # words without a term: empty, or of another language
+
+
+@dataclass
+class Gatherer:
+    """Collects words block by block, normalised, the first of equal terms only, at most ``limit``."""
+
+    limit: int | None = None
+    to_term: Callable[[str], str | None] = normalise
+    lines: int = 0
+    duplicates: int = 0
+    latin1: int = 0
+    unusable: int = 0
+    _seen: dict[str, None] = field(default_factory=dict)
+    _blocks: list[NDArray[np.float32]] = field(default_factory=list)
+
+    @property
+    def full(self) -> bool:
+        return self.limit is not None and len(self._seen) >= self.limit
+
+    def add(self, words: Sequence[bytes], rows: NDArray[np.float32]) -> None:
+        """Words of one block with their ``rows`` (m, d)."""
+        kept = [i for i, word in enumerate(words) if self._is_new(word)]
+        self.lines += len(words)
+        self._blocks.append(rows if len(kept) == len(rows) else rows[kept])
+
+    def result(self, dim: int) -> VectorSet:
+        """All that was collected; blocks are let go one by one."""
+        terms = list(self._seen)
+        matrix = np.empty((len(terms), dim), dtype=np.float32)
+        start = 0
+        self._blocks.reverse()
+        while self._blocks:
+            block = self._blocks.pop()
+            matrix[start : start + len(block)] = block
+            start += len(block)
+        assert start == len(terms)
+        return VectorSet(terms, matrix, self.lines, self.duplicates, self.latin1, self.unusable)
+
+    def _is_new(self, word: bytes) -> bool:
+        if self.full:
+            return False
+        text, latin1 = decode(word)
+        self.latin1 += latin1
+        term = self.to_term(text)
+        if not term:
+            self.unusable += 1
+        elif term in self._seen:
+            self.duplicates += 1
+        else:
+            self._seen[term] = None
+            return True
+        return False
