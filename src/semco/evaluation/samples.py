@@ -1,0 +1,71 @@
+"""A few images with the model's answers, small enough to be kept in a run folder.
+
+Shapes: N images, C channels, H and W pixels, K classes.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import asdict, dataclass
+from io import BytesIO
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+Kind = Literal["random", "mistake"]
+LARGEST_SIDE = 128
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One image (PNG in base64) with its true class, the answer and the second choice."""
+
+    image: str
+    width: int
+    truth: int
+    label: int
+    confidence: float
+    runner_up: int
+    kind: Kind
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def pick_samples(
+    images: Tensor,
+    probabilities: NDArray[np.floating],
+    truth: NDArray[np.integer],
+    random: int = 24,
+    mistakes: int = 12,
+) -> list[Sample]:
+    """Images drawn at random, the same ones for every model, then the mistakes made with most confidence.
+
+    ``images`` (N, C, H, W) uint8, ``probabilities`` (N, K), ``truth`` (N,), -1 where it is not known.
+    """
+    known = np.flatnonzero(truth >= 0)
+    drawn = np.random.default_rng(0).permutation(known)[:random]
+    wrong = known[probabilities[known].argmax(axis=1) != truth[known]]
+    surest = wrong[np.argsort(-probabilities[wrong].max(axis=1), kind="stable")][:mistakes]
+    kinds: list[tuple[Kind, NDArray[np.integer]]] = [("random", drawn), ("mistake", surest)]
+    return [
+        _sample(images[i], probabilities[i], int(truth[i]), kind) for kind, chosen in kinds for i in chosen.tolist()
+    ]
+
+
+def _sample(image: Tensor, scores: NDArray[np.floating], truth: int, kind: Kind) -> Sample:
+    best, second = np.argsort(-scores, kind="stable")[:2].tolist()
+    return Sample(png(image), image.shape[-1], truth, best, float(scores[best]), second, kind)
+
+
+def png(image: Tensor) -> str:
+    """An image (C, H, W) uint8 as a PNG of at most 128 pixels a side, in base64."""
+    pixels = image.permute(1, 2, 0).numpy(force=True)
+    picture = Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
+    picture.thumbnail((LARGEST_SIDE, LARGEST_SIDE))
+    buffer = BytesIO()
+    picture.save(buffer, format="PNG", optimize=True)
+    return base64.b64encode(buffer.getvalue()).decode("ascii")

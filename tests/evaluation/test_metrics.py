@@ -1,0 +1,76 @@
+"""Metrics against numbers worked out by hand and, for random input, against slow loops."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from semco.evaluation import metrics
+
+# Four images, three classes; argmax is 0, 1, 2, 0 and the truth 0, 1, 1, 2.
+PROBABILITIES = np.array([[0.8, 0.1, 0.1], [0.2, 0.5, 0.3], [0.1, 0.3, 0.6], [0.55, 0.35, 0.1]])
+TRUTH = np.array([0, 1, 1, 2])
+CONFUSION = np.array([[1, 0, 0], [0, 1, 1], [1, 0, 0]])
+
+
+def test_top_k_by_hand() -> None:
+    assert metrics.accuracy(PROBABILITIES, TRUTH) == 0.5
+    assert metrics.top_k_accuracy(PROBABILITIES, TRUTH, k=2) == 0.75
+    assert metrics.top_k_accuracy(PROBABILITIES, TRUTH, k=5) == 1.0
+
+
+def test_ties_are_ranked_as_argmax_ranks_them() -> None:
+    equal = np.full((2, 4), 0.25)
+    truth = np.array([0, 1])
+    assert metrics.accuracy(equal, truth) == 0.5
+    assert metrics.top_k_accuracy(equal, truth, k=2) == 1.0
+
+
+def test_top_k_equals_a_sorted_loop() -> None:
+    generator = np.random.default_rng(1)
+    probabilities = generator.dirichlet(np.ones(12), size=200)
+    truth = generator.integers(0, 12, size=200)
+    best = [sorted(range(12), key=row.__getitem__)[-5:] for row in probabilities]
+    hits = [t in classes for t, classes in zip(truth, best, strict=True)]
+    assert metrics.top_k_accuracy(probabilities, truth, k=5) == pytest.approx(np.mean(hits))
+
+
+def test_confusion_by_hand() -> None:
+    confusion = metrics.confusion_matrix(PROBABILITIES.argmax(axis=1), TRUTH, 3)
+    np.testing.assert_array_equal(confusion, CONFUSION)
+
+
+def test_per_class_by_hand() -> None:
+    assert metrics.per_class_accuracy(CONFUSION) == [1.0, 0.5, 0.0]
+    assert metrics.per_class_precision(CONFUSION) == [0.5, 1.0, 0.0]
+
+
+def test_a_class_without_images_has_no_accuracy() -> None:
+    confusion = np.array([[2, 1, 0], [0, 0, 0], [0, 0, 3]])
+    assert metrics.per_class_accuracy(confusion) == [2 / 3, None, 1.0]
+    assert metrics.per_class_precision(confusion) == [1.0, 0.0, 1.0]
+    assert metrics.per_class_precision(confusion.T)[1] is None
+
+
+def test_groups_forgive_mistakes_inside_a_group() -> None:
+    groups = np.array([0, 1, 1])  # classes 1 and 2 together
+    assert metrics.per_group_accuracy(CONFUSION, groups) == [1.0, pytest.approx(2 / 3)]
+    assert metrics.group_accuracy(CONFUSION, groups) == 0.75
+
+
+def test_groups_of_one_are_classes() -> None:
+    alone = np.arange(3)
+    assert metrics.per_group_accuracy(CONFUSION, alone) == metrics.per_class_accuracy(CONFUSION)
+    assert metrics.group_accuracy(CONFUSION, alone) == 0.5
+
+
+def test_calibration_by_hand() -> None:
+    # Bins (0, .5] and (.5, 1]: confidences .5 (right) | .8 (right), .6 (wrong), .55 (wrong).
+    # |1 - .5| * 1/4 + |1/3 - .65| * 3/4 = .125 + .2375
+    assert metrics.expected_calibration_error(PROBABILITIES, TRUTH, bins=2) == pytest.approx(0.3625)
+
+
+def test_calibration_of_a_perfect_and_of_a_boastful_model() -> None:
+    certain = np.eye(4)
+    assert metrics.expected_calibration_error(certain, np.arange(4)) == 0.0
+    assert metrics.expected_calibration_error(certain, np.array([1, 2, 3, 0])) == 1.0

@@ -1,0 +1,116 @@
+"""A saved model predicts as it did before, and a damaged one says what is wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from semco.config import ModelConfig
+from semco.errors import UserError
+from semco.evaluation.model_file import ModelDescription, SavedModel, empty_network, load_model, save_model
+from semco.evaluation.predictions import HEADS, probabilities
+
+
+@pytest.fixture
+def model() -> SavedModel:
+    description = ModelDescription(
+        class_names=("shirt", "coat", "bag"),
+        image_size=(8, 8),
+        channels=1,
+        mean=(0.3,),
+        std=(0.2,),
+        model=ModelConfig(backbone="wrn-10-1"),
+        heads=("one_hot", "semantic"),
+        embedding_dim=4,
+        scale=5.0,
+        groups=(0, 0, 1),
+        eps=0.2,
+    )
+    embeddings = torch.nn.functional.normalize(torch.randn(3, 4, generator=torch.Generator().manual_seed(0)))
+    network = empty_network(description).eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return SavedModel(description, network, embeddings)
+
+
+@pytest.fixture
+def folder(model: SavedModel, tmp_path: Path) -> Path:
+    save_model(tmp_path / "run" / "model", model)
+    return tmp_path / "run" / "model"
+
+
+def test_a_loaded_model_predicts_the_same_bits(model: SavedModel, folder: Path) -> None:
+    loaded = load_model(folder)
+    images = torch.randn(5, 1, 8, 8)
+    assert loaded.description == model.description
+    assert not loaded.network.training
+    for head in HEADS:
+        before = probabilities(model.network, [images], model.scorer(head))
+        after = probabilities(loaded.network, [images], loaded.scorer(head))
+        assert (before == after).all()
+
+
+def test_the_folder_holds_three_files_and_no_temporary_ones(folder: Path) -> None:
+    names = sorted(file.name for file in folder.iterdir())
+    assert names == ["labels.safetensors", "model.json", "model.safetensors"]
+
+
+def test_loading_leaves_the_global_generator_alone(folder: Path) -> None:
+    torch.manual_seed(3)
+    expected = torch.rand(2)
+    torch.manual_seed(3)
+    load_model(folder)
+    assert torch.equal(torch.rand(2), expected)
+
+
+def test_a_model_that_was_never_finished_says_how_to_go_on(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no finished model .*semco resume"):
+        load_model(tmp_path / "model")
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "labels.safetensors"])
+def test_missing_and_truncated_tensors_are_named(folder: Path, name: str) -> None:
+    whole = (folder / name).read_bytes()
+    (folder / name).write_bytes(whole[:-7])
+    with pytest.raises(UserError, match=f"{name} is damaged or cut short"):
+        load_model(folder)
+    (folder / name).unlink()
+    with pytest.raises(UserError, match=f"{name} is missing"):
+        load_model(folder)
+
+
+def _edit(folder: Path, **changes: object) -> None:
+    file = folder / "model.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+def test_another_version_is_refused(folder: Path) -> None:
+    _edit(folder, format=2)
+    with pytest.raises(UserError, match="has format 2; this version of semco reads format 1"):
+        load_model(folder)
+
+
+def test_a_description_cut_short_is_refused(folder: Path) -> None:
+    file = folder / "model.json"
+    file.write_text(file.read_text()[:40])
+    with pytest.raises(UserError, match="not valid JSON"):
+        load_model(folder)
+
+
+def test_a_damaged_description_names_the_field(folder: Path) -> None:
+    _edit(folder, channels=2)
+    with pytest.raises(UserError, match="damaged at 'channels'"):
+        load_model(folder)
+
+
+def test_weights_of_another_network_are_refused(folder: Path) -> None:
+    _edit(folder, model=ModelConfig(backbone="wrn-16-2").model_dump())
+    with pytest.raises(UserError, match=r"model\.safetensors does not hold the network"):
+        load_model(folder)
+
+
+def test_vectors_of_other_classes_are_refused(folder: Path) -> None:
+    _edit(folder, class_names=["shirt", "coat"])
+    with pytest.raises(UserError, match="does not hold the label vectors"):
+        load_model(folder)

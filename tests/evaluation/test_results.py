@@ -1,0 +1,117 @@
+"""An evaluation by hand, sample pictures, and the table of the pool."""
+
+from __future__ import annotations
+
+import base64
+import json
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from PIL import Image
+
+from semco.errors import UserError
+from semco.evaluation.pool_labels import write_pool_labels
+from semco.evaluation.results import evaluate_probabilities, group_names, image_batches, write_evaluation
+from semco.evaluation.samples import pick_samples
+from semco.pseudo_labels.semantic import SemanticPseudoLabels
+from semco.types import PseudoLabels
+
+NAMES = ("shirt", "bag", "coat")
+GROUPS = np.array([0, 1, 0])
+# Answers 0, 1, 2, 0, 1; the truth of the last image is not known.
+PROBABILITIES = np.array(
+    [[0.8, 0.1, 0.1], [0.2, 0.5, 0.3], [0.1, 0.3, 0.6], [0.55, 0.1, 0.35], [0.0, 1.0, 0.0]], dtype=np.float32
+)
+TRUTH = np.array([0, 1, 1, 2, -1])
+
+
+def test_evaluation_by_hand() -> None:
+    evaluation = evaluate_probabilities(PROBABILITIES, TRUTH, NAMES, GROUPS)
+    assert evaluation.images == 4
+    assert evaluation.accuracy == 0.5
+    assert evaluation.top5 == 1.0
+    assert evaluation.group_accuracy == 0.75  # the coat taken for a shirt is in the right group
+    assert evaluation.per_class() == {"shirt": 1.0, "bag": 0.5, "coat": 0.0}
+    assert evaluation.per_group() == {"shirt + coat": 1.0, "bag": 0.5}
+
+
+def test_summary_is_plain_json() -> None:
+    summary = evaluate_probabilities(PROBABILITIES, TRUTH, NAMES, GROUPS, "semantic").summary()
+    assert json.loads(json.dumps(summary)) == summary
+    assert summary["test_accuracy"] + summary["test_error"] == 1.0
+    assert summary["head"] == "semantic"
+
+
+def test_nothing_to_evaluate_on_is_said() -> None:
+    with pytest.raises(UserError, match="no image with a known class"):
+        evaluate_probabilities(PROBABILITIES, np.full(5, -1), NAMES, GROUPS)
+
+
+def test_groups_are_named_by_their_members() -> None:
+    assert group_names(["a", "b", "c"], [1, 0, 1]) == ["b", "a + c"]
+
+
+def test_batches_are_normalised_in_order_and_unpadded() -> None:
+    images = torch.arange(5 * 2, dtype=torch.uint8).mul(10).view(5, 2, 1, 1)
+    parts = list(image_batches(images, mean=(0.0, 1.0), std=(0.5, 2.0), batch_size=2))
+    assert [len(part) for part in parts] == [2, 2, 1]
+    joined = torch.cat(parts).flatten(1)
+    expected = [[20 * i / 255 / 0.5, ((20 * i + 10) / 255 - 1) / 2] for i in range(5)]
+    torch.testing.assert_close(joined, torch.tensor(expected))
+
+
+def test_samples_are_random_ones_then_the_surest_mistakes() -> None:
+    images = torch.arange(5 * 3 * 4, dtype=torch.uint8).view(5, 3, 2, 2)
+    samples = pick_samples(images, PROBABILITIES, TRUTH, random=3, mistakes=5)
+    assert [s.kind for s in samples] == ["random"] * 3 + ["mistake"] * 2
+    first, second = samples[3:]
+    assert (first.truth, first.label, first.runner_up) == (1, 2, 1)
+    assert first.confidence == pytest.approx(0.6)
+    assert (second.truth, second.label, second.runner_up) == (2, 0, 2)
+    assert all(s.truth >= 0 for s in samples)
+    picture = Image.open(BytesIO(base64.b64decode(first.image)))
+    np.testing.assert_array_equal(np.asarray(picture), images[2].permute(1, 2, 0))
+
+
+def test_large_grey_samples_are_made_small() -> None:
+    samples = pick_samples(torch.zeros(5, 1, 300, 200, dtype=torch.uint8), PROBABILITIES, TRUTH)
+    picture = Image.open(BytesIO(base64.b64decode(samples[0].image)))
+    assert picture.mode == "L"
+    assert max(picture.size) == 128
+
+
+def test_a_written_evaluation_holds_confusion_and_samples(tmp_path: Path) -> None:
+    evaluation = evaluate_probabilities(PROBABILITIES, TRUTH, NAMES, GROUPS)
+    samples = pick_samples(torch.zeros(5, 1, 4, 4, dtype=torch.uint8), PROBABILITIES, TRUTH)
+    write_evaluation(tmp_path, evaluation, samples)
+    values = json.loads((tmp_path / "evaluation.json").read_text())
+    assert values["confusion"] == [[1, 0, 0], [0, 1, 1], [1, 0, 0]]
+    assert values["groups"] == [0, 1, 0]
+    assert len(values["samples"]) == len(samples)
+
+
+def test_pool_labels_as_a_table(tmp_path: Path) -> None:
+    one_hot = PseudoLabels(torch.tensor([2, 0]), torch.tensor([1.0, 0.0]), torch.tensor([0.96, 0.4]))
+    semantic = SemanticPseudoLabels(
+        torch.tensor([1, 1]),
+        torch.tensor([0.0, 1.0]),
+        torch.tensor([0.5, 0.75]),
+        torch.tensor([1, 0]),
+        torch.eye(2),
+    )
+    file = tmp_path / "pseudo_labels.parquet"
+    write_pool_labels(file, np.array([4, 9]), np.array([2, -1]), {"one_hot": one_hot, "semantic": semantic})
+    table = pq.read_table(file).to_pydict()
+    assert table["index"] == [4, 9]
+    assert table["path"] == [None, None]
+    assert table["truth"] == [2, -1]
+    assert table["label_one_hot"] == [2, 0]
+    assert table["retained_one_hot"] == [True, False]
+    assert table["confidence_semantic"] == [0.5, 0.75]
+    assert table["group_semantic"] == [1, 0]
+    write_pool_labels(file, np.array([4]), np.array([2]), {}, paths=["a/b.png"])
+    assert pq.read_table(file).to_pydict() == {"index": [4], "path": ["a/b.png"], "truth": [2]}
