@@ -25,6 +25,7 @@ class LabelEmbeddings:
     routes: tuple[str, ...]  # how: "exact", "alias", "lemma", ... (labels/lookup.py)
     source: str  # one line for people: "bundled store (128-d, 38,000 terms)"
     default_eps: float  # cosines of each source live on their own scale, and so does eps
+    notes: tuple[str, ...] = ()  # what a person should know: classes that met in one term, aliases of no class
 
 
 class LabelSource(Protocol):

@@ -1,0 +1,74 @@
+"""The class names of known data sets as plain data, to be had without the images and without torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from semco.errors import UserError, nearest
+
+FASHION = (
+    "T-shirt/top",
+    "Trouser",
+    "Pullover",
+    "Dress",
+    "Coat",
+    "Sandal",
+    "Shirt",
+    "Sneaker",
+    "Bag",
+    "Ankle boot",
+)
+
+# fmt: off
+CIFAR10 = (
+    "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
+)
+
+CIFAR100 = (
+    "apple", "aquarium_fish", "baby", "bear", "beaver", "bed", "bee", "beetle", "bicycle", "bottle",
+    "bowl", "boy", "bridge", "bus", "butterfly", "camel", "can", "castle", "caterpillar", "cattle",
+    "chair", "chimpanzee", "clock", "cloud", "cockroach", "couch", "crab", "crocodile", "cup",
+    "dinosaur", "dolphin", "elephant", "flatfish", "forest", "fox", "girl", "hamster", "house",
+    "kangaroo", "keyboard", "lamp", "lawn_mower", "leopard", "lion", "lizard", "lobster", "man",
+    "maple_tree", "motorcycle", "mountain", "mouse", "mushroom", "oak_tree", "orange", "orchid",
+    "otter", "palm_tree", "pear", "pickup_truck", "pine_tree", "plain", "plate", "poppy", "porcupine",
+    "possum", "rabbit", "raccoon", "ray", "road", "rocket", "rose", "sea", "seal", "shark", "shrew",
+    "skunk", "skyscraper", "snail", "snake", "spider", "squirrel", "streetcar", "sunflower",
+    "sweet_pepper", "table", "tank", "telephone", "television", "tiger", "tractor", "train", "trout",
+    "tulip", "turtle", "wardrobe", "whale", "willow_tree", "wolf", "woman", "worm",
+)
+# fmt: on
+
+CLASS_NAMES = {"fashion-mini": FASHION, "fashion-mnist": FASHION, "cifar10": CIFAR10, "cifar100": CIFAR100}
+
+
+def class_names(source: str) -> tuple[str, ...]:
+    """The names of a known data set, of a text file (one a line), or of a folder of class folders."""
+    if source in CLASS_NAMES:
+        return CLASS_NAMES[source]
+    path = Path(source)
+    if path.is_dir():
+        return _folder_names(path)
+    if path.is_file():
+        return _listed_names(path)
+    hint = nearest(source, CLASS_NAMES) or "."
+    known = ", ".join(CLASS_NAMES)
+    raise UserError(f"{source!r} is neither a file, a folder nor a known data set{hint} Known: {known}.")
+
+
+def _folder_names(folder: Path) -> tuple[str, ...]:
+    names = sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    if not names:
+        raise UserError(f"{folder} holds no class folders; give a file with a class name a line.")
+    return tuple(names)
+
+
+def _listed_names(path: Path) -> tuple[str, ...]:
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is not a text file in UTF-8; give a file with a class name a line.") from None
+    names = tuple(line.strip() for line in lines if line.strip())
+    if not names:
+        raise UserError(f"{path} is empty; write one class name a line.")
+    return names

@@ -1,0 +1,39 @@
+"""What class names mean: vectors for them, and groups of classes that are alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from semco.config import LabelsConfig
+from semco.errors import UserError
+from semco.labels.embeddings import LabelEmbeddings, LabelSource
+from semco.labels.groups import Groups, group
+
+__all__ = ["Groups", "LabelEmbeddings", "LabelSource", "group", "label_source"]
+
+
+def label_source(config: LabelsConfig) -> LabelSource:
+    """The source a configuration names. Only what it needs is imported: a text encoder alone brings torch."""
+    if config.source == "encoder":
+        from semco.labels.encoder import EncoderSource
+
+        if config.encoder is None:
+            raise UserError("labels.source = 'encoder' needs labels.encoder, a folder or hub name.")
+        return EncoderSource(config.encoder, config.prompts)
+    from semco.labels.sources import AttributeSource, MatrixSource, StoreSource
+    from semco.labels.store import VectorStore, bundled_store
+
+    if config.source == "bundled":
+        return StoreSource(bundled_store(), "bundled store", config.aliases)
+    if config.source == "store":
+        path = _path(config)
+        return StoreSource(VectorStore.open(path), f"store {path.name}", config.aliases)
+    if config.source == "attributes":
+        return AttributeSource(_path(config), config.dim)
+    return MatrixSource(_path(config))
+
+
+def _path(config: LabelsConfig) -> Path:
+    if config.path is None:
+        raise UserError(f"labels.source = {config.source!r} needs labels.path, the file or folder it lies in.")
+    return config.path

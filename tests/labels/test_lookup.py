@@ -1,0 +1,224 @@
+"""Each route of the look-up, on a vocabulary small enough to know what each must answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from semco.errors import UserError
+from semco.labels.lookup import ROUTES, Lookup, Match, alternatives, spell, spellings
+from semco.labels.store import VectorStore
+
+TERMS = (
+    # frequency order: a term's place is its rank
+    "fish aquarium pepper sweet hen great wall china great_wall jack_o'_lantern t_shirt top shirt roller_skate",
+    "skate dog cat car cart bear black_bear golden_retriever retriever bird mouse leaf oak tree woman tench goldfish",
+    "sealion café annual_crop crane laysan_albatross elephant elephants boeing_737 carpenter_kit class road flight",
+    "machine photo kater hen_of_woods sun",
+)
+
+
+def write_store(folder: Path, terms: str) -> VectorStore:
+    words = terms.split()
+    matrix = np.random.default_rng(0).normal(size=(len(words), 16))
+    VectorStore.write(folder, words, matrix, range(len(words)), {"default_eps": 0.2})
+    return VectorStore.open(folder)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> VectorStore:
+    return write_store(tmp_path_factory.mktemp("store") / "s", " ".join(TERMS))
+
+
+def found(store: VectorStore, name: str) -> tuple[str, str]:
+    match = Lookup(store).find(name)
+    assert match is not None, name
+    return match.term, match.route
+
+
+@pytest.mark.parametrize(
+    ("name", "term", "route"),
+    [
+        ("dog", "dog", "exact"),
+        ("  Dog ", "dog", "exact"),
+        ("golden retriever", "golden_retriever", "exact"),
+        ("Golden-Retriever", "golden_retriever", "exact"),
+        ("jack-o'-lantern", "jack_o'_lantern", "exact"),
+        ("Jack-o’-lantern", "jack_o'_lantern", "exact"),
+        ("hen of the woods", "hen_of_woods", "exact"),
+        ("AnnualCrop", "annual_crop", "exact"),
+        ("001.Laysan_Albatross", "laysan_albatross", "exact"),
+        ("n02085620-dog", "dog", "exact"),
+        ("carpenter's kit", "carpenter_kit", "exact"),
+        ("Ｄｏｇ", "dog", "exact"),
+        ("🐶 dog", "dog", "exact"),
+        ("the dog", "dog", "without article"),
+        ("A golden retriever", "golden_retriever", "without article"),
+        ("american black bear", "black_bear", "last two words"),
+        ("mice", "mouse", "lemma"),
+        ("women", "woman", "lemma"),
+        ("American black bears", "black_bear", "lemma"),
+        ("rollerskates", "roller_skate", "joined"),
+        ("sea lion", "sealion", "joined"),
+        ("sea-lions", "sealion", "joined"),
+        ("tshirt", "t_shirt", "joined"),
+        ("great wall of china", "great_wall", "before of"),
+        ("Hens of the farm", "hen", "before of"),
+        ("aquarium_fish", "fish", "head noun"),
+        ("sweet_pepper", "pepper", "head noun"),
+        ("bird in flight", "bird", "head noun"),
+        ("red rollerskates", "roller_skate", "head noun"),
+        ("elehpant", "elephant", "edit distance 1"),
+        ("retreiver", "retriever", "edit distance 1"),
+        ("golden retreiver", "golden_retriever", "edit distance 1"),
+        ("old retriver", "retriever", "edit distance 1"),
+        ("tree blorp", "tree", "mean of words"),
+        ("oak tree blorp", "oak+tree", "mean of words"),
+        ("class 7", "class", "mean of words"),
+    ],
+)
+def test_route(store: VectorStore, name: str, term: str, route: str) -> None:
+    assert found(store, name) == (term, route)
+
+
+def test_accents_may_be_left_out_or_added(store: VectorStore, tmp_path: Path) -> None:
+    assert found(store, "café") == ("café", "exact")
+    assert found(write_store(tmp_path / "plain", "cafe dog"), "Café") == ("cafe", "exact")
+
+
+def test_an_apostrophe_may_be_missing_from_the_vocabulary(tmp_path: Path) -> None:
+    assert found(write_store(tmp_path / "s", "jack_o_lantern dog"), "jack-o'-lantern")[0] == "jack_o_lantern"
+
+
+@pytest.mark.parametrize(
+    ("name", "term", "how"),
+    [
+        ("T-shirt/top", "t_shirt", "exact, of 'T-shirt'"),
+        ("crane (bird)", "crane", "exact, of 'crane'"),
+        ("tench, Tinca tinca", "tench", "exact, of 'tench'"),
+        ("Carassius auratus, goldfish", "goldfish", "exact, of 'goldfish'"),
+        ("mice / blorps", "mouse", "lemma, of 'mice'"),
+    ],
+)
+def test_alternatives_of_a_name(store: VectorStore, name: str, term: str, how: str) -> None:
+    match = Lookup(store).find(name)
+    assert match is not None
+    assert (match.term, match.how) == (term, how)
+
+
+def test_the_first_alternative_is_not_given_up_for_a_spelling(tmp_path: Path) -> None:
+    """ "tshirt" means the first alternative; "top" would be exact, but of the second."""
+    assert found(write_store(tmp_path / "s", "tshirt top"), "T-shirt/top") == ("tshirt", "joined")
+
+
+def test_every_route_of_the_table_is_tested() -> None:
+    tested = {mark[2] for mark in test_route.pytestmark[0].args[1]}  # type: ignore[attr-defined]
+    assert tested | {"alias"} == set(ROUTES)
+
+
+@pytest.mark.parametrize("name", ["dgo", "carr", "kar", "Hund", "xq", "of the", "of", "🐶", "!!!", "---", "boeing 747"])
+def test_no_guess(store: VectorStore, name: str) -> None:
+    """Short words are not corrected, numbers neither, and stop words mean nothing."""
+    assert Lookup(store).find(name) is None
+
+
+def test_an_edit_in_a_short_word_of_a_phrase_is_refused(tmp_path: Path) -> None:
+    store = write_store(tmp_path / "s", "red_cat zebra")
+    assert Lookup(store).find("red car") is None
+
+
+def test_corrections_prefer_the_frequent_term(tmp_path: Path) -> None:
+    """Both are one edit away from "horsa"; the rank decides, not the alphabet."""
+    assert found(write_store(tmp_path / "a", "horse horst"), "horsa")[0] == "horse"
+    assert found(write_store(tmp_path / "b", "horst horse"), "horsa")[0] == "horst"
+
+
+def test_an_alias_goes_first(store: VectorStore) -> None:
+    lookup = Lookup(store, {"dog": "cat", "Roter Milan": "the bird"})
+    assert lookup.find("dog") == Match("dog", ("cat",), "alias", "dog")
+    assert lookup.find("roter_milan") == Match("roter_milan", ("bird",), "alias", "roter_milan")
+    assert lookup.unused_aliases(["dog"]) == ["Roter Milan"]
+
+
+def test_an_alias_to_nothing_is_an_error(store: VectorStore) -> None:
+    with pytest.raises(UserError, match=r"the alias dog=elephnat: 'elephnat' is not .*nearest spellings: elephant"):
+        Lookup(store, {"dog": "elephnat"}).find("dog")
+
+
+def test_unknown_names_are_told_with_spellings_and_the_way_out(store: VectorStore) -> None:
+    with pytest.raises(UserError) as caught:
+        Lookup(store).find_all(["dog", "Elefant", "Schmetterling"])
+    text = str(caught.value)
+    assert "'Elefant' is not in the vocabulary (nearest spellings: elephant" in text
+    assert "'Schmetterling' is not in the vocabulary (nothing is spelt like it)" in text
+    assert "--alias 'Elefant=TERM'" in text
+    assert "'dog'" not in text
+
+
+def test_many_unknown_names_make_a_short_error(store: VectorStore) -> None:
+    with pytest.raises(UserError, match="and 95 more") as caught:
+        Lookup(store).find_all([f"zzz{'q' * i}" for i in range(1, 101)])
+    assert len(str(caught.value)) < 2000
+
+
+@pytest.mark.parametrize("names", [[""], ["dog", "  "], []])
+def test_empty_names(store: VectorStore, names: list[str]) -> None:
+    with pytest.raises(UserError, match="is empty|no class names"):
+        Lookup(store).find_all(names)
+
+
+def test_a_name_given_twice(store: VectorStore) -> None:
+    with pytest.raises(UserError, match="'dog' is given twice"):
+        Lookup(store).find_all(["dog", "cat", "dog"])
+
+
+def test_a_name_of_a_thousand_letters(store: VectorStore) -> None:
+    with pytest.raises(UserError, match="x…' is not in the vocabulary") as caught:
+        Lookup(store).find_all(["x" * 1000])
+    assert len(str(caught.value)) < 400
+    assert found(store, "blorp " * 200 + "dog") == ("dog", "head noun")
+
+
+def test_classes_that_meet_are_told_apart_by_their_other_words(store: VectorStore) -> None:
+    matches, notes = Lookup(store).find_all(["oak tree", "sun tree", "tree", "rotten tree"])
+    assert [(match.term, match.route) for match in matches] == [
+        ("oak+tree", "mean of words"),
+        ("sun+tree", "mean of words"),
+        ("tree", "exact"),
+        ("tree", "head noun"),
+    ]
+    assert [match.turned for match in matches] == [False, False, False, True]
+    assert len(notes) == 1
+    assert "class 'rotten tree' means 'tree' like 'tree'" in notes[0]
+
+
+def test_parts_that_meet_are_told_apart(store: VectorStore) -> None:
+    matches, notes = Lookup(store).find_all(["crane (bird)", "crane (machine)"])
+    assert [match.term for match in matches] == ["crane+bird", "crane+machine"]
+    assert notes == []
+
+
+def test_classes_that_mean_the_same_are_turned_apart_and_said(store: VectorStore) -> None:
+    matches, notes = Lookup(store).find_all(["dog", "dogs", "cat"])
+    assert [match.turned for match in matches] == [False, True, False]
+    assert matches[1].how == "lemma, shared"
+    assert "--alias 'dogs'=TERM" in notes[0]
+
+
+def test_who_is_turned_does_not_depend_on_the_order(store: VectorStore) -> None:
+    names = ["dog", "dogs", "the dog", "oak tree", "sun tree", "tree"]
+    forward, _ = Lookup(store).find_all(names)
+    backward, _ = Lookup(store).find_all(names[::-1])
+    assert forward == backward[::-1]
+
+
+def test_keys() -> None:
+    assert spell("The  Hen-of the_Woods!") == "the_hen_of_woods"
+    assert spell("Vitamin A") == "vitamin_a"
+    assert spell("") == spell("🐶") == ""
+    assert spellings("T-shirt/top") == ("t_shirt_top", "t_shirt/top")
+    assert alternatives("T-shirt/top") == ("T-shirt", "top")
+    assert alternatives("plain name") == ("plain name",)
+    assert alternatives("///") == ("///",)
