@@ -1,0 +1,163 @@
+"""A data set in memory, and the choice of classes by name.
+
+Shapes: N training images, C channels (1 or 3), H and W pixels, K classes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from semco.errors import UserError, nearest
+
+# Told of slow work as it goes on: what is being done, how much is done, how much there is.
+Report = Callable[[str, int, int], None]
+
+UNLABELLED = -1
+# Images that are worked on at a time where the whole set would need a much larger copy of itself.
+CHUNK = 512
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Images as they are, labels as class numbers; -1 marks a training image whose class nobody knows."""
+
+    name: str
+    train_images: Tensor  # (N, C, H, W) uint8
+    train_labels: Tensor  # (N,) int64, -1..K-1
+    class_names: tuple[str, ...]
+    test_images: Tensor | None = None  # (T, C, H, W) uint8
+    test_labels: Tensor | None = None  # (T,) int64, 0..K-1
+    train_paths: tuple[str, ...] | None = None  # of folders, one for each image
+    test_paths: tuple[str, ...] | None = None
+    skipped: tuple[str, ...] = ()  # images that could not be read
+    ignored: int = 0  # other files in a folder
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.class_names)
+
+    @property
+    def channels(self) -> int:
+        return self.train_images.shape[1]
+
+    @property
+    def image_size(self) -> tuple[int, int]:
+        """Height and width."""
+        return self.train_images.shape[2], self.train_images.shape[3]
+
+    @property
+    def mean(self) -> tuple[float, ...]:
+        """Mean of each channel over the training images, pixels scaled to 0..1."""
+        return self._moments[0]
+
+    @property
+    def std(self) -> tuple[float, ...]:
+        """Standard deviation of each channel, as `mean`; at least one grey level: it is divided by."""
+        return self._moments[1]
+
+    @cached_property
+    def _moments(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """From a histogram of each channel: exact until the last division, and nothing is as quick."""
+        levels = range(256)
+        mean, std = [], []
+        for histogram in _histograms(self.train_images).tolist():
+            count = sum(histogram)
+            total = sum(n * v for n, v in zip(histogram, levels, strict=True))
+            squares = sum(n * v * v for n, v in zip(histogram, levels, strict=True))
+            mean.append(total / count / 255)
+            std.append(max(1.0, (count * squares - total * total) ** 0.5 / count) / 255)
+        return tuple(mean), tuple(std)
+
+    def with_classes(self, wanted: Sequence[str]) -> Dataset:
+        """Only these classes, in this order; unlabelled training images stay."""
+        chosen = choose_classes(self.class_names, wanted)
+        new_label = torch.full((self.num_classes + 1,), -2)
+        new_label[torch.tensor(chosen)] = torch.arange(len(chosen))
+        new_label[UNLABELLED] = UNLABELLED
+        train = new_label[self.train_labels]
+        kept = train >= UNLABELLED
+        smaller = replace(
+            self,
+            train_images=self.train_images[kept],
+            train_labels=train[kept],
+            class_names=tuple(self.class_names[i] for i in chosen),
+            train_paths=_where(self.train_paths, kept),
+        )
+        if self.test_images is None or self.test_labels is None:
+            return smaller
+        test = new_label[self.test_labels]
+        kept = test >= 0
+        return replace(
+            smaller,
+            test_images=self.test_images[kept],
+            test_labels=test[kept],
+            test_paths=_where(self.test_paths, kept),
+        )
+
+    def resized(self, size: int) -> Dataset:
+        """Square images of ``size`` pixels: the shorter side resized, the centre kept."""
+        if self.image_size == (size, size):
+            return self
+        test = None if self.test_images is None else _resize(self.test_images, size)
+        return replace(self, train_images=_resize(self.train_images, size), test_images=test)
+
+
+def _histograms(images: Tensor) -> Tensor:
+    """(N, C, H, W) uint8 -> (C, 256) int64."""
+    counts = torch.zeros((images.shape[1], 256), dtype=torch.int64)
+    for start in range(0, len(images), CHUNK):
+        for channel, count in enumerate(counts):
+            count += torch.bincount(images[start : start + CHUNK, channel].flatten(), minlength=256)
+    return counts
+
+
+def _where(paths: tuple[str, ...] | None, kept: Tensor) -> tuple[str, ...] | None:
+    return None if paths is None else tuple(p for p, k in zip(paths, kept.tolist(), strict=True) if k)
+
+
+def _resize(images: Tensor, size: int) -> Tensor:
+    """(N, C, H, W) uint8 -> (N, C, size, size) uint8, antialiased."""
+    height, width = images.shape[2:]
+    scale = size / min(height, width)
+    shape = (max(size, round(height * scale)), max(size, round(width * scale)))
+    top, left = (shape[0] - size) // 2, (shape[1] - size) // 2
+    result = images.new_empty((len(images), images.shape[1], size, size))
+    for start in range(0, len(images), CHUNK):
+        chunk = images[start : start + CHUNK]
+        whole = F.interpolate(chunk.float(), shape, mode="bilinear", antialias=True)
+        centre = whole[:, :, top : top + size, left : left + size]
+        result[start : start + CHUNK] = centre.round_().clamp_(0, 255)
+    return result
+
+
+def choose_classes(known: Sequence[str], wanted: Sequence[str]) -> list[int]:
+    """Positions of the wanted class names among the known ones, in the order wanted."""
+    if len(wanted) < 2:
+        raise UserError(f"data.classes = {list(wanted)} names fewer than two classes: name at least two.")
+    chosen = [find_class(known, name, "class") for name in wanted]
+    for position in chosen:
+        if chosen.count(position) > 1:
+            raise UserError(f"class {known[position]!r} is named twice in classes; name it once.")
+    return chosen
+
+
+def find_class(known: Sequence[str], name: str, kind: str) -> int:
+    """Position of a class; case, spaces, underscores and hyphens count only between names that differ so."""
+    if name in known:
+        return known.index(name)
+    plain = [plain_name(k) for k in known]
+    if plain.count(plain_name(name)) == 1:
+        return plain.index(plain_name(name))
+    some = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
+    raise UserError(f"unknown {kind} {name!r}{nearest(name, known) or '.'} Known: {some}.")
+
+
+def plain_name(name: str) -> str:
+    return re.sub(r"[\s_-]+", " ", name).strip().casefold()

@@ -1,0 +1,45 @@
+"""Where data sets come from: registered names, .npz files, folders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from semco.config import DataConfig
+from semco.data.bundled import read_fashion_mini
+from semco.data.cifar import read_cifar10, read_cifar100
+from semco.data.datasets import Dataset, Report
+from semco.data.folder import read_folder
+from semco.data.npz import read_npz
+from semco.errors import UserError, nearest
+
+Reader = Callable[[DataConfig, Report | None], Dataset]
+
+REGISTERED: Mapping[str, Reader] = MappingProxyType(
+    {"fashion-mini": read_fashion_mini, "cifar10": read_cifar10, "cifar100": read_cifar100}
+)
+
+
+def load(config: DataConfig, report: Report | None = None) -> Dataset:
+    """The data set that ``config.source`` names, with the classes and the image size that are asked for."""
+    dataset = _reader(config.source)(config, report)
+    if config.classes is not None and dataset.class_names != config.classes:
+        dataset = dataset.with_classes(config.classes)
+    return dataset if config.image_size is None else dataset.resized(config.image_size)
+
+
+def _reader(source: str) -> Reader:
+    if source in REGISTERED:
+        return REGISTERED[source]
+    path = Path(source).expanduser()
+    if path.suffix.lower() == ".npz":
+        return lambda _config, _report: read_npz(path)
+    if path.is_dir():
+        return lambda config, report: read_folder(path, config, report)
+    if path.exists():
+        raise UserError(f"{source!r} is neither a folder of class folders nor an .npz file.")
+    raise UserError(
+        f"there is no data set, file or folder {source!r}{nearest(source, REGISTERED) or '.'} "
+        f"Known data sets: {', '.join(REGISTERED)}."
+    )

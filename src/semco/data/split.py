@@ -1,0 +1,161 @@
+"""Which training images are labelled, which are unlabelled, and which are held out for validation.
+
+All of it is a function of the labels, the configuration and the seed. With the same seed, the images of fewer
+labels per class are among those of more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from semco.config import DataConfig
+from semco.data.randomness import numpy_generator
+from semco.errors import UserError
+
+Index = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Split:
+    """Positions in the training set, ascending.
+
+    The unlabelled pool is every training image that is not held out, the labelled ones included, as in
+    FixMatch (Sohn et al. 2020): their labels are not used there.
+    """
+
+    labelled: Index
+    unlabelled: Index
+    validation: Index
+    checksum: str  # of the labels that were split
+
+    def to_json(self) -> str:
+        """The pool follows from the rest, so it is not written."""
+        size = len(self.unlabelled) + len(self.validation)
+        return json.dumps(
+            {
+                "train_images": size,
+                "labels_sha256": self.checksum,
+                "labelled": self.labelled.tolist(),
+                "validation": self.validation.tolist(),
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str, labels: Tensor) -> Split:
+        """The split that was written, if the training labels are still those it was made for."""
+        try:
+            values = json.loads(text)
+            labelled, validation = (np.asarray(values[k], dtype=np.int64) for k in ("labelled", "validation"))
+            checksum = str(values["labels_sha256"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(f"the saved split is damaged ({error}); start a new run.") from None
+        if checksum != label_checksum(labels):
+            raise UserError(
+                f"the training labels ({len(labels)} images) are not those this split was made for "
+                f"({values.get('train_images')} images): put the data back as it was, or start a new run."
+            )
+        return cls(labelled, _pool(len(labels), validation), validation, checksum)
+
+
+def label_checksum(labels: Tensor) -> str:
+    return hashlib.sha256(labels.numpy(force=True).astype("<i8").tobytes()).hexdigest()
+
+
+def make_split(labels: Tensor, config: DataConfig, seed: int, class_names: Sequence[str] | None = None) -> Split:
+    """Split training labels (N,), -1 = unknown, as ``config`` asks; ``class_names`` default to numbers."""
+    known = labels.numpy(force=True).astype(np.int64)
+    names = list(class_names or (str(k) for k in range(int(known.max(initial=-1)) + 1)))
+    members = [numpy_generator(seed, "split", k).permutation(np.flatnonzero(known == k)) for k in range(len(names))]
+    available = np.array([len(m) for m in members], dtype=np.int64)
+    wanted = _label_counts(config, available, names, seed)
+    rule = _validation_rule(config, available - wanted)
+    held = _validation_counts(config, rule, wanted, available - wanted, len(known))
+    used = wanted - held if rule == "labelled" else wanted
+    # Labels come from the start of a class and spare validation images from its end: neither moves the other.
+    end = wanted if rule == "labelled" else available
+    labelled = _sorted([m[:u] for m, u in zip(members, used, strict=True)])
+    validation = _sorted([m[e - h : e] for m, h, e in zip(members, held, end, strict=True)])
+    return Split(labelled, _pool(len(known), validation), validation, label_checksum(labels))
+
+
+def _label_counts(config: DataConfig, available: Index, names: Sequence[str], seed: int) -> Index:
+    """How many labels of each class are wanted."""
+    classes = len(names)
+    if classes < 2:
+        raise UserError(f"a classifier needs labels of at least two classes, not {classes}.")
+    if config.labels_per_class is not None:
+        wanted = np.full(classes, config.labels_per_class)
+    elif config.labels is not None:
+        wanted = _spread(config.labels, classes, seed)
+    else:
+        wanted = np.maximum(available, 1)
+    for name, want, have in zip(names, wanted, available, strict=True):
+        if want > have:
+            raise UserError(
+                f"class {name!r} has {have} labelled images, but {want} are asked for: ask for fewer labels."
+            )
+    return wanted
+
+
+def _spread(total: int, classes: int, seed: int) -> Index:
+    if total < classes:
+        raise UserError(f"{total} labels cannot cover {classes} classes: give at least {classes} labels.")
+    counts = np.full(classes, total // classes)
+    lucky = numpy_generator(seed, "split", "remainder").permutation(classes)[: total % classes]
+    counts[lucky] += 1
+    return counts
+
+
+def _validation_rule(config: DataConfig, spare: Index) -> str:
+    if config.validation != "auto":
+        return config.validation
+    return "train" if spare.any() else "labelled"
+
+
+def _validation_counts(config: DataConfig, rule: str, wanted: Index, spare: Index, images: int) -> Index:
+    """How many images of each class are held out."""
+    if rule == "none":
+        return np.zeros_like(wanted)
+    if rule == "train":
+        counts = _proportional(min(config.validation_size, images // 10), spare)
+    else:  # a class keeps at least one of its labels
+        counts = _proportional(min(config.validation_size, int(wanted.sum()) // 5), wanted - 1)
+    if config.validation != "auto" and not counts.any():
+        raise UserError(_nothing_to_hold_out(rule, int(spare.sum()), int(wanted.sum())))
+    return counts
+
+
+def _nothing_to_hold_out(rule: str, spare: int, labels: int) -> str:
+    if rule == "train":
+        reason = f"{spare} labelled images are not used as labels (at most a tenth of all images is held out)"
+    else:
+        reason = f"{labels} labels are too few (at most a fifth of them, and each class keeps one)"
+    return f"data.validation = {rule!r} leaves no validation image: {reason}; choose another rule, or 'none'."
+
+
+def _proportional(total: int, members: Index) -> Index:
+    """At most ``total`` spread over the classes in proportion to their members (largest remainders first)."""
+    total = min(total, int(members.sum()))
+    if total == 0:
+        return np.zeros_like(members)
+    # In whole numbers, so that equal classes tie exactly.
+    counts: Index = total * members // members.sum()
+    remainders = total * members % members.sum()
+    order = np.argsort(-remainders, kind="stable")[: total - int(counts.sum())]
+    counts[order] += 1
+    return counts
+
+
+def _pool(images: int, validation: Index) -> Index:
+    return np.setdiff1d(np.arange(images), validation)
+
+
+def _sorted(parts: list[Index]) -> Index:
+    return np.sort(np.concatenate(parts).astype(np.int64))
