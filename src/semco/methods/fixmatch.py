@@ -44,9 +44,7 @@ class FixMatch(Method[FixMatchConfig]):
         return StepResult(
             losses={
                 "supervised": cross_entropy(outputs["labelled"].logits, batch.labels).mean(),
-                "unlabelled": masked_mean(
-                    cross_entropy(outputs["strong"].logits, pseudo.labels), pseudo.mask
-                ),
+                "unlabelled": masked_mean(cross_entropy(outputs["strong"].logits, pseudo.labels), pseudo.mask),
             },
             weights={"unlabelled": self.config.lambda_u},
             metrics={"mask_one_hot": pseudo.mask.mean()},

@@ -39,6 +39,8 @@ class SemCoConfig(MethodConfig):
 
 
 class SemCo(Method[SemCoConfig]):
+    """Two heads that trust different samples, and teach each other."""
+
     name = "semco"
     title = "SemCo (Nassar et al. 2021)"
     Config = SemCoConfig

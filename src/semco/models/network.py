@@ -70,9 +70,7 @@ def build_network(
         "rotation": lambda: nn.Linear(features, ROTATIONS),
     }
     seed = int(torch.randint(2**31, ()))
-    built = {
-        name: _seeded(makers[name], seed + i) for i, name in enumerate(HEADS) if name in {"one_hot", *heads}
-    }
+    built = {name: _seeded(makers[name], seed + i) for i, name in enumerate(HEADS) if name in {"one_hot", *heads}}
     return Network(backbone, built)
 
 

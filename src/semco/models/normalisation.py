@@ -38,9 +38,7 @@ class WarmBatchNorm2d(nn.BatchNorm2d):
     def _without_update(self, input: Tensor) -> Tensor:
         if self.training or not self.track_running_stats:
             return F.batch_norm(input, None, None, self.weight, self.bias, True, 0.0, self.eps)
-        return F.batch_norm(
-            input, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps
-        )
+        return F.batch_norm(input, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps)
 
     def _update_weight(self, dtype: torch.dtype) -> Tensor:
         """The weight of this update, () float; a tensor, so that a GPU is not waited for."""

@@ -38,18 +38,14 @@ LAYOUTS = {
 class ResidualBlock(nn.Module):
     """A chain of convolutions, each followed by norm, and a shortcut; ReLU between them and after the sum."""
 
-    def __init__(
-        self, sizes: Sequence[int], kernels: Sequence[int], strided: int, stride: int, norm: Norm
-    ) -> None:
+    def __init__(self, sizes: Sequence[int], kernels: Sequence[int], strided: int, stride: int, norm: Norm) -> None:
         """``sizes``: channels before, between, after the convolutions; ``strided``: which has the stride."""
         super().__init__()
         self.convs = nn.ModuleList()
         self.norms = nn.ModuleList()
         for i, kernel in enumerate(kernels):
             step = stride if i == strided else 1
-            self.convs.append(
-                nn.Conv2d(sizes[i], sizes[i + 1], kernel, step, padding=kernel // 2, bias=False)
-            )
+            self.convs.append(nn.Conv2d(sizes[i], sizes[i + 1], kernel, step, padding=kernel // 2, bias=False))
             self.norms.append(norm_layer(norm, sizes[i + 1], MOMENTUM))
         self.shortcut: nn.Module = nn.Identity()
         if stride != 1 or sizes[0] != sizes[-1]:
@@ -91,15 +87,11 @@ def _stem(stem: Stem, in_channels: int, norm: Norm) -> nn.Sequential:
         conv = nn.Conv2d(in_channels, 64, 3, padding=1, bias=False)
         return nn.Sequential(conv, norm_layer(norm, 64, MOMENTUM), nn.ReLU())
     conv = nn.Conv2d(in_channels, 64, 7, stride=2, padding=3, bias=False)
-    return nn.Sequential(
-        conv, norm_layer(norm, 64, MOMENTUM), nn.ReLU(), nn.MaxPool2d(3, stride=2, padding=1)
-    )
+    return nn.Sequential(conv, norm_layer(norm, 64, MOMENTUM), nn.ReLU(), nn.MaxPool2d(3, stride=2, padding=1))
 
 
 def _block(layout: ResNetLayout, inputs: int, inner: int, stride: int, norm: Norm) -> ResidualBlock:
     outputs = inner * layout.expansion
     if layout.bottleneck:
-        return ResidualBlock(
-            (inputs, inner, inner, outputs), kernels=(1, 3, 1), strided=1, stride=stride, norm=norm
-        )
+        return ResidualBlock((inputs, inner, inner, outputs), kernels=(1, 3, 1), strided=1, stride=stride, norm=norm)
     return ResidualBlock((inputs, inner, outputs), kernels=(3, 3), strided=0, stride=stride, norm=norm)

@@ -72,7 +72,5 @@ class WideResNet(nn.Module):
 def _blocks_per_stage(depth: int) -> int:
     if depth < 10 or (depth - 4) % 6:
         near = 4 + 6 * max(1, round((depth - 4) / 6))
-        raise UserError(
-            f"a wide ResNet has depth 6n+4 (10, 16, 22, 28, 40), not {depth}; the nearest is {near}."
-        )
+        raise UserError(f"a wide ResNet has depth 6n+4 (10, 16, 22, 28, 40), not {depth}; the nearest is {near}.")
     return (depth - 4) // 6

@@ -34,9 +34,7 @@ def solve_scale(matrix: Tensor, groups: Tensor, perfect_score: float, class_name
         groups = torch.arange(len(groups))
     if mean_group_score(LARGEST_SCALE, cosines, groups) < perfect_score:
         raise UserError(_unreachable(cosines, groups, perfect_score, class_names))
-    return float(
-        brentq(lambda s: mean_group_score(s, cosines, groups) - perfect_score, 0.0, LARGEST_SCALE, xtol=1e-9)
-    )
+    return float(brentq(lambda s: mean_group_score(s, cosines, groups) - perfect_score, 0.0, LARGEST_SCALE, xtol=1e-9))
 
 
 def mean_group_score(scale: float, cosines: Tensor, groups: Tensor) -> float:

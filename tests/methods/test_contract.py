@@ -1,0 +1,202 @@
+"""What every registered method must do, whatever it adds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from semco.config import Config, MethodConfig
+from semco.errors import UserError
+from semco.methods import Method, build_method
+from semco.types import StepResult
+
+METHODS = sorted(Method.registry)
+every_method = pytest.mark.parametrize("name", METHODS)
+Make = Callable[..., "object"]
+
+
+def numbers(result: StepResult) -> dict[str, torch.Tensor]:
+    pseudo = {
+        f"{head} {part}": getattr(labels, part)
+        for head, labels in result.pseudo_labels.items()
+        for part in ("labels", "mask", "confidence")
+    }
+    losses = {f"loss {name}": loss.detach() for name, loss in result.losses.items()}
+    return {**losses, **pseudo, **{f"metric {k}": v for k, v in result.metrics.items()}}
+
+
+def assert_same(one: StepResult, other: StepResult) -> None:
+    left, right = numbers(one), numbers(other)
+    assert left.keys() == right.keys()
+    for name in left:
+        assert torch.equal(left[name], right[name]), name
+
+
+def same_state(one: nn.Module, other: nn.Module) -> None:
+    left, right = one.state_dict(), other.state_dict()
+    assert left.keys() == right.keys()
+    for name in left:
+        assert torch.equal(left[name], right[name]), name
+
+
+def test_the_three_methods_are_registered() -> None:
+    assert {"supervised", "fixmatch", "semco"} <= set(METHODS)
+
+
+@every_method
+def test_declarations(name: str) -> None:
+    method = Method.registry[name]
+    assert method.name == name
+    assert method.title
+    assert method.__doc__
+    assert issubclass(method.Config, MethodConfig)
+    assert MethodConfig.known[name] is method.Config
+    assert method.Config().name == name  # type: ignore[call-arg]
+    assert set(method.heads) <= {"one_hot", "semantic", "rotation"}
+    assert method.views.labelled_weak + method.views.labelled_strong > 0
+
+
+@every_method
+def test_a_page_describes_it(name: str) -> None:
+    page = Path(__file__).parents[2] / "docs" / "methods" / f"{name}.md"
+    assert page.read_text(encoding="utf-8").startswith(f"# {Method.registry[name].title}\n")
+
+
+@every_method
+def test_config_round_trips(name: str) -> None:
+    config = Config.parse({"method": name})
+    assert Config.from_yaml(config.to_yaml()) == config
+    assert type(Config.from_yaml(config.to_yaml()).method) is Method.registry[name].Config
+
+
+@every_method
+@pytest.mark.parametrize("classes", [2, 7])
+def test_one_step(name: str, classes: int, bench: Make, batch: Make) -> None:
+    b = bench(name, classes)
+    result = b.step(batch(b.method.views, classes))
+    assert result.losses
+    for loss in (*result.losses.values(), result.total):
+        assert loss.shape == ()
+        assert torch.isfinite(loss)
+    assert result.weights.keys() <= result.losses.keys()
+    assert all(v.shape == () and torch.isfinite(v) and not v.requires_grad for v in result.metrics.values())
+    for pseudo in result.pseudo_labels.values():
+        assert pseudo.labels.shape == pseudo.mask.shape == pseudo.confidence.shape == (12,)
+        assert pseudo.labels.dtype == torch.int64
+        assert 0 <= int(pseudo.labels.min()) <= int(pseudo.labels.max()) < classes
+        assert 0 <= float(pseudo.mask.min()) <= float(pseudo.mask.max()) <= 1
+        assert not pseudo.mask.requires_grad
+        assert not pseudo.confidence.requires_grad
+
+
+@every_method
+def test_total_is_the_weighted_sum(name: str, bench: Make, batch: Make) -> None:
+    b = bench(name)
+    result = b.step(batch(b.method.views, 7))
+    expected = sum(result.weights.get(k, 1.0) * float(v.detach()) for k, v in result.losses.items())
+    assert float(result.total.detach()) == pytest.approx(expected, rel=1e-5)
+
+
+@every_method
+def test_gradient_reaches_every_part(name: str, bench: Make, batch: Make) -> None:
+    b = bench(name)
+    b.step(batch(b.method.views, 7)).total.backward()
+    for parameter_name, parameter in (*b.network.named_parameters(), *b.method.named_parameters()):
+        assert parameter.grad is not None, parameter_name
+        assert torch.isfinite(parameter.grad).all(), parameter_name
+    for part in (b.network.backbone, *b.network.heads.values()):
+        assert any(parameter.grad.abs().sum() > 0 for parameter in part.parameters())
+
+
+@every_method
+def test_target_views_get_no_gradient(name: str, bench: Make, batch: Make) -> None:
+    """Views that are passed for targets must not also be passed, or otherwise used, with gradient."""
+    b = bench(name)
+    example = batch(b.method.views, 7)
+    views = (*example.labelled.weak, *example.labelled.strong, *example.unlabelled.weak, *example.unlabelled.strong)
+    for view in views:
+        view.requires_grad_()
+    b.step(example).total.backward()
+    with_gradient = {id(view) for view in b.forward.with_gradient}
+    for target in b.forward.without_gradient:
+        if id(target) not in with_gradient:
+            assert target.grad is None
+
+
+@every_method
+def test_a_step_is_a_function_of_state_and_generator(name: str, bench: Make, batch: Make) -> None:
+    b = bench(name)
+    first, second = b.copy(), b.copy()
+    for step in range(3):
+        torch.manual_seed(step)  # what a method draws must not come from the global generator
+        one = first.step(batch(b.method.views, 7, seed=step), step)
+        torch.manual_seed(99)
+        assert_same(one, second.step(batch(b.method.views, 7, seed=step), step))
+    same_state(first.method, second.method)
+
+
+@every_method
+def test_state_survives_saving(name: str, bench: Make, batch: Make) -> None:
+    b = bench(name)
+    b.refresh()
+    for step in range(2):
+        b.step(batch(b.method.views, 7, seed=step), step)
+    restored = bench(name)
+    restored.method.load_state_dict(b.method.state_dict())
+    restored.network.load_state_dict(b.network.state_dict())
+    restored.forward.average.load_state_dict(b.forward.average.state_dict())
+    same_state(restored.method, b.method)
+    next_batch = batch(b.method.views, 7, seed=5)
+    assert_same(b.step(next_batch, 5), restored.step(next_batch, 5))
+    same_state(restored.method, b.method)
+
+
+@every_method
+def test_batch_is_left_alone(name: str, bench: Make, batch: Make) -> None:
+    b = bench(name)
+    used, fresh = batch(b.method.views, 7), batch(b.method.views, 7)
+    b.step(used)
+    for side in ("labelled", "unlabelled"):
+        for kind in ("weak", "strong"):
+            pairs = zip(getattr(getattr(used, side), kind), getattr(getattr(fresh, side), kind), strict=True)
+            assert all(torch.equal(a, b) for a, b in pairs)
+    assert torch.equal(used.labels, fresh.labels)
+
+
+@every_method
+@pytest.mark.parametrize("classes", [2, 7])
+def test_heads_that_say_nothing(name: str, classes: int, bench: Make, batch: Make) -> None:
+    """Uniform scores, zero embeddings: everything stays finite."""
+    b = bench(name, classes)
+    with torch.no_grad():
+        for parameter in b.network.heads.parameters():
+            parameter.zero_()
+    result = b.step(batch(b.method.views, classes))
+    result.total.backward()
+    assert all(torch.isfinite(loss) for loss in result.losses.values())
+    assert all(torch.isfinite(p.grad).all() for p in b.network.parameters())
+
+
+@every_method
+def test_double_precision(name: str, bench: Make, batch: Make) -> None:
+    b = bench(name)
+    b.method.to(torch.float64)
+    b.network.to(torch.float64)
+    b.forward.average.to(torch.float64)
+    result = b.step(batch(b.method.views, 7, dtype=torch.float64))
+    assert result.total.dtype == torch.float64
+    single = bench(name)
+    expected = single.step(batch(b.method.views, 7)).total
+    assert float(result.total.detach()) == pytest.approx(float(expected.detach()), rel=1e-4)
+
+
+def test_unknown_method() -> None:
+    class Unheard(MethodConfig):
+        pass
+
+    with pytest.raises(UserError, match=r"unknown method 'semcoo'; did you mean 'semco'\?"):
+        build_method(Unheard(name="semcoo"), None)  # type: ignore[arg-type]
