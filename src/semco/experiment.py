@@ -50,13 +50,18 @@ PERFECT_SCORE = 0.9
 Result = dict[str, Any]
 
 
-def train(config: Config, out: Path | None = None, observer: Observer | None = None) -> Result:
-    """Train as ``config`` says into the new folder ``out``; returns the content of its ``result.json``."""
+def train(
+    config: Config, out: Path | None = None, observer: Observer | None = None, dataset: Dataset | None = None
+) -> Result:
+    """Train as ``config`` says into the new folder ``out``; returns the content of its ``result.json``.
+
+    ``dataset`` takes the place of what ``config.data.source`` names, for images that are in memory already.
+    """
     processes = Processes.from_environment()
     device = choose_device(config.training.device, processes)
     path = out or free_run_folder(config)
     with process_group(processes, device):
-        problem = prepare(config, None, observer or Silent())
+        problem = prepare(config, None, observer or Silent(), dataset)
         run = RunFolder.create(path, config) if processes.is_main else RunFolder(path)
         return _run(config, run, problem, device, processes, observer or Silent())
 
@@ -105,9 +110,9 @@ class Problem:
         )
 
 
-def prepare(config: Config, run: RunFolder | None, observer: Observer) -> Problem:
+def prepare(config: Config, run: RunFolder | None, observer: Observer, dataset: Dataset | None = None) -> Problem:
     """Data, split (that of ``run`` where there is one) and label prior."""
-    dataset = load(config.data, lambda text, done, total: None)
+    dataset = dataset or load(config.data, observer.on_loading)
     if dataset.skipped:
         named = ", ".join(dataset.skipped[:3]) + (" ..." if len(dataset.skipped) > 3 else "")
         observer.on_message(f"skipped {len(dataset.skipped)} unreadable image(s): {named}")

@@ -52,7 +52,8 @@ class Outputs:
 
     def detach(self) -> Outputs:
         return Outputs(
-            *(t if t is None else t.detach() for t in (self.features, self.logits)),  # type: ignore[arg-type]
+            features=self.features.detach(),
+            logits=self.logits.detach(),
             embedding=None if self.embedding is None else self.embedding.detach(),
             rotation=None if self.rotation is None else self.rotation.detach(),
         )

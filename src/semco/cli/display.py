@@ -35,7 +35,7 @@ class Display:
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("steps ·"),
+            TextColumn("·"),
             TimeElapsedColumn(),
             TextColumn("·"),
             TimeRemainingColumn(),
@@ -45,7 +45,6 @@ class Display:
         self._task = self._progress.add_task(title, total=None)
         self._values: dict[str, float] = {}
         self._live = Live(self._progress, console=console, refresh_per_second=4, transient=False)
-        self._started = 0
 
     def __enter__(self) -> Display:
         if self._console.is_terminal:
@@ -57,8 +56,11 @@ class Display:
     ) -> None:
         self._live.stop()
 
+    def on_loading(self, what: str, done: int, total: int) -> None:
+        self._progress.update(self._task, description=what, total=total, completed=done)
+
     def on_start(self, step: int, total_steps: int) -> None:
-        self._progress.reset(self._task, total=total_steps, completed=step)
+        self._progress.reset(self._task, total=total_steps, completed=step, description=self._title)
 
     def on_step(self, step: int) -> None:
         self._progress.update(self._task, completed=step)

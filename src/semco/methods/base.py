@@ -72,7 +72,7 @@ class Method(nn.Module, ABC, Generic[C]):
         if "name" in cls.__dict__:
             Method.registry[cls.name] = cls  # type: ignore[assignment]
 
-    def __init__(self, config: C, task: Task) -> None:
+    def __init__(self, config: C, task: Task) -> None:  # noqa: ARG002
         """Keep the fields; a subclass registers the tensors of ``task`` that it needs as buffers."""
         super().__init__()
         self.config = config

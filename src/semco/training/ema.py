@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 
 def averaged_copy(network: nn.Module) -> nn.Module:
@@ -22,7 +22,8 @@ def decay_at(step: int, decay: float, warmup: bool) -> float:
 @torch.no_grad()
 def update_average(average: nn.Module, network: nn.Module, decay: float) -> None:
     """Parameters are averaged, buffers (running statistics) are copied."""
-    old, new = list(average.parameters()), list(network.parameters())
+    old: list[Tensor] = list(average.parameters())
+    new: list[Tensor] = list(network.parameters())
     torch._foreach_lerp_(old, new, 1.0 - decay)
     pairs = zip(average.buffers(), network.buffers(), strict=True)
     for mine, theirs in pairs:

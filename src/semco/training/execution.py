@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from typing import TypeVar
 
 import torch
 from torch import nn
@@ -11,6 +12,8 @@ from torch import nn
 from semco.config import TrainingConfig
 from semco.errors import UserError
 from semco.training.distributed import Processes
+
+N = TypeVar("N", bound=nn.Module)
 
 # Compiling costs about a minute for a WRN-28-2 and saves a part of every step; below so many steps it does not pay.
 COMPILE_PAYS_AFTER = 1500
@@ -50,8 +53,9 @@ def compile_pays(config: TrainingConfig) -> bool:
     return has_compiler and config.total_steps >= COMPILE_PAYS_AFTER
 
 
-def prepare_network(network: nn.Module, config: TrainingConfig, device: torch.device) -> nn.Module:
+def prepare_network(network: N, config: TrainingConfig, device: torch.device) -> N:
     """The network on its device, channels-last; with synchronised normalisation where that is asked for."""
     if config.sync_batch_norm and device.type == "cuda":
         network = nn.SyncBatchNorm.convert_sync_batchnorm(network)
-    return network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    placed: N = network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return placed

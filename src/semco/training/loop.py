@@ -32,6 +32,7 @@ Line = Mapping[str, float | None]
 class Observer(Protocol):
     """Whoever watches a run: the live display, or nobody."""
 
+    def on_loading(self, what: str, done: int, total: int) -> None: ...
     def on_start(self, step: int, total_steps: int) -> None: ...
     def on_step(self, step: int) -> None: ...
     def on_line(self, line: Line) -> None: ...
@@ -41,6 +42,7 @@ class Observer(Protocol):
 class Silent:
     """The observer that looks away."""
 
+    def on_loading(self, what: str, done: int, total: int) -> None: ...
     def on_start(self, step: int, total_steps: int) -> None: ...
     def on_step(self, step: int) -> None: ...
     def on_line(self, line: Line) -> None: ...
@@ -124,9 +126,7 @@ class Trainer:
         forward = NetworkForward(network, self.average, training.target_views, precision)
         step = Step(self.network, self.method, forward)
         if self._processes.several:
-            return nn.parallel.DistributedDataParallel(
-                step, broadcast_buffers=False, find_unused_parameters=True
-            )
+            return nn.parallel.DistributedDataParallel(step, broadcast_buffers=False, find_unused_parameters=True)
         return step
 
     def run(self) -> None:
@@ -159,15 +159,11 @@ class Trainer:
         self._scaler.update()
         average_buffers([self.network, self.method], self._processes)
         training = self.config.training
-        update_average(
-            self.average, self.network, decay_at(self.step, training.ema_decay, training.ema_warmup)
-        )
+        update_average(self.average, self.network, decay_at(self.step, training.ema_decay, training.ema_warmup))
         self._meters.add(result, truth)
         self._watch.look(result, self.step)
         self.step += 1
-        if (
-            self._device.type == "cpu"
-        ):  # elsewhere the look would wait for the device: only before lines and saves
+        if self._device.type == "cpu":  # elsewhere the look would wait for the device: only before lines and saves
             self._stop_if_diverged()
         self.observer.on_step(self.step)
 

@@ -33,12 +33,8 @@ class RunFolder:
         if path.is_file():
             raise UserError(f"{path} is a file; choose another folder with --out.")
         if path.is_dir() and any(path.iterdir()):
-            way_out = f"resume it with 'semco resume {path}' or" if (path / "config.yaml").exists() else ""
-            raise UserError(
-                f"{path} exists and is not empty; {way_out} choose another folder with --out.".replace(
-                    "  ", " "
-                )
-            )
+            go_on = f"go on with 'semco resume {path}', or " if (path / "config.yaml").exists() else ""
+            raise UserError(f"{path} exists and is not empty; {go_on}choose another folder with --out.")
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:

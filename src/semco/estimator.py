@@ -1,0 +1,151 @@
+"""SemCo as a scikit-learn classifier of images.
+
+Shapes: N images, H and W pixels, C channels (1 or 3), K classes.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from semco.config import merge
+from semco.data.datasets import Dataset
+from semco.errors import UserError
+from semco.evaluation.model_file import load_model
+from semco.evaluation.predictions import Head, probabilities
+from semco.evaluation.results import image_batches
+from semco.experiment import train
+from semco.recipes import configure
+
+UNLABELLED = -1
+
+
+class SemCoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Train on arrays of images, with -1 as the label of those that have none.
+
+    Parameters
+    ----------
+    class_names : names of the classes in sorted order of their labels; None where ``y`` holds the names themselves.
+        Meaning is taken from these names, so that numbers alone are enough only for methods without a semantic head.
+    method, backbone, steps, batch_size, mu : as in ``semco train``.
+    head : which head answers: ``one_hot``, ``semantic`` or ``average``.
+    settings : any other configuration values, by section, for example ``{"method": {"tau_o": 0.9}}``.
+    random_state : seed of the initial weights and the views.
+    out : a new folder for the run, with its report; None keeps nothing on the disk.
+
+    Attributes
+    ----------
+    classes_ : (K,) the labels, sorted. model_ : the trained `SavedModel`. result_ : the run's result.
+    n_features_in_ : numbers in an image.
+
+    scikit-learn's common checks feed tables of features; images are not tables, so only those checks apply that do
+    not fit (parameters, cloning, representation, errors before fitting). ``docs/python.md`` lists them.
+    """
+
+    def __init__(
+        self,
+        class_names: Sequence[str] | None = None,
+        *,
+        method: str = "semco",
+        backbone: str = "wrn-10-2",
+        steps: int = 1000,
+        batch_size: int = 64,
+        mu: int = 3,
+        head: Head = "one_hot",
+        settings: Mapping[str, Any] | None = None,
+        random_state: int = 0,
+        out: str | Path | None = None,
+    ) -> None:
+        self.class_names = class_names
+        self.method = method
+        self.backbone = backbone
+        self.steps = steps
+        self.batch_size = batch_size
+        self.mu = mu
+        self.head = head
+        self.settings = settings
+        self.random_state = random_state
+        self.out = out
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Images (N, H, W) or (N, H, W, C) uint8, labels (N,) with -1 for unlabelled."""
+        images, labels = as_images(X), np.asarray(y)
+        if labels.shape != (len(images),):
+            raise UserError(f"y must hold one label an image, shape ({len(images)},), not {labels.shape}.")
+        known = labels != (str(UNLABELLED) if labels.dtype.kind in "US" else UNLABELLED)
+        self.classes_, numbers = np.unique(labels[known], return_inverse=True)
+        if len(self.classes_) < 2:
+            raise UserError(f"y must hold labels of at least two classes, not {len(self.classes_)}; -1 is unlabelled.")
+        coded = np.full(len(images), UNLABELLED)
+        coded[known] = numbers
+        names = self._names()
+        self.n_features_in_ = int(images[0].numel())
+        dataset = Dataset("arrays", images, torch.from_numpy(coded), names)
+        with tempfile.TemporaryDirectory(prefix="semco-") as folder:
+            run = Path(self.out) if self.out is not None else Path(folder) / "run"
+            self.result_ = train(self._config(), run, dataset=dataset)
+            self.model_ = load_model(run / "model")
+        return self
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float32]:
+        """(N, K) probabilities, columns in the order of ``classes_``."""
+        check_is_fitted(self, "model_")
+        about = self.model_.description
+        images = as_images(X)
+        if tuple(images.shape[1:]) != (about.channels, *about.image_size):
+            wanted = (*about.image_size, about.channels)
+            height_width_channels = (*images.shape[2:], images.shape[1])
+            raise UserError(f"images have size {height_width_channels}, but the model was trained on {wanted}.")
+        batches = image_batches(images, about.mean, about.std)
+        return probabilities(self.model_.network, batches, self.model_.scorer(self.head))
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """(N,) labels as given to `fit`."""
+        best = self.predict_proba(X).argmax(axis=1)
+        labels: NDArray[Any] = self.classes_[best]
+        return labels
+
+    def _names(self) -> tuple[str, ...]:
+        if self.class_names is None:
+            return tuple(str(label) for label in self.classes_)
+        if len(self.class_names) != len(self.classes_):
+            raise UserError(
+                f"class_names has {len(self.class_names)} names, but y holds {len(self.classes_)} classes: "
+                "give one name a class, in sorted order of the labels."
+            )
+        return tuple(self.class_names)
+
+    def _config(self) -> Any:
+        own = {
+            "data": {"source": "arrays", "validation": "none"},
+            "method": {"name": self.method},
+            "model": {"backbone": self.backbone},
+            "training": {
+                "steps": self.steps,
+                "batch_size": self.batch_size,
+                "mu": self.mu,
+                "seed": self.random_state,
+            },
+            "evaluation": {"head": self.head},
+        }
+        return configure(options=merge(own, dict(self.settings or {})))
+
+
+def as_images(X: ArrayLike) -> torch.Tensor:
+    """(N, H, W) or (N, H, W, C) uint8 -> (N, C, H, W) tensor."""
+    array = np.asarray(X)
+    if array.ndim == 3:
+        array = array[..., None]
+    if array.ndim != 4 or array.shape[-1] not in (1, 3) or array.dtype != np.uint8 or len(array) == 0:
+        raise UserError(
+            f"X must be images of shape (N, H, W) or (N, H, W, 1 or 3) in uint8, not {array.dtype} {array.shape}."
+        )
+    return torch.from_numpy(np.ascontiguousarray(array.transpose(0, 3, 1, 2)))
