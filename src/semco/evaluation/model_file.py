@@ -90,7 +90,8 @@ def load_model(folder: Path, device: torch.device | str = "cpu") -> SavedModel:
         network.load_state_dict(weights)
     except RuntimeError:
         raise UserError(f"{folder / WEIGHTS} does not hold the network that {DESCRIPTION} describes.") from None
-    network = network.to(device, memory_format=torch.channels_last).eval().requires_grad_(False)
+    network.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    network.eval().requires_grad_(False)
     return SavedModel(description, network, embeddings.to(device))
 
 

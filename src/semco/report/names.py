@@ -1,0 +1,70 @@
+"""Telling runs apart: which ones repeat the same experiment, and what to call each experiment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import semco.methods  # noqa: F401 (fills the registry)
+from semco.methods.base import Method
+from semco.report.runs import Run
+
+# What changes from repeat to repeat, or only the speed, and so does not make another experiment.
+REPEATS = {
+    "training": ("seed", "device", "compile", "log_every", "validate_every", "checkpoint_every"),
+    "evaluation": ("batch_size",),
+}
+
+
+def experiments(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """Runs by experiment (same configuration but for the seed), each under a name of its own."""
+    by_config: dict[str, list[Run]] = {}
+    for run in runs:
+        by_config.setdefault(json.dumps(_fields(run), sort_keys=True), []).append(run)
+    groups = list(by_config.values())
+    return dict(zip(_names([group[0] for group in groups]), groups, strict=True))
+
+
+def title_of(method: str) -> str:
+    """The method's own title without its citation; the bare name of a method that is not known (any more)."""
+    known = Method.registry.get(method)
+    return known.title.partition(" (")[0] if known else method
+
+
+def _names(runs: Sequence[Run]) -> list[str]:
+    """Method titles, followed by the fields in which runs of the same method differ; no name comes twice."""
+    fields = [_fields(run) for run in runs]
+    names = [_name(run, own, runs, fields) for run, own in zip(runs, fields, strict=True)]
+    return [f"{name} #{i + 1}" if names.count(name) > 1 else name for i, name in enumerate(names)]
+
+
+def _name(run: Run, own: Mapping[str, Any], runs: Sequence[Run], fields: Sequence[Mapping[str, Any]]) -> str:
+    rivals = [f for other, f in zip(runs, fields, strict=True) if other.method == run.method]
+    keys = sorted({key for rival in rivals for key in rival})
+    differing = [k for k in keys if any(rival.get(k) != own.get(k) for rival in rivals)]
+    if not differing:
+        return title_of(run.method)
+    values = ", ".join(f"{key.split('.')[-1]}={_short(own.get(key))}" for key in differing)
+    return f"{title_of(run.method)} ({values})"
+
+
+def _short(value: object) -> str:
+    text = "none" if value is None else str(value)
+    return text if len(text) <= 24 else f"{text[:23]}…"
+
+
+def _fields(run: Run) -> dict[str, Any]:
+    """The configuration as ``dotted.key: value`` without what does not make another experiment."""
+    ignored = {f"{section}.{key}" for section, keys in REPEATS.items() for key in keys}
+    return {key: value for key, value in _flat(run.config).items() if key not in ignored}
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat

@@ -1,0 +1,190 @@
+"""One self-contained HTML page for one run or several: no network, no scripts, light and dark."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+
+from semco.errors import UserError
+from semco.evaluation.samples import Sample
+from semco.files import write_text
+from semco.report.charts import learning_charts, pseudo_label_charts
+from semco.report.classes import class_rows, confusions, meaning
+from semco.report.names import experiments, title_of
+from semco.report.runs import Run, read_run
+from semco.report.tables import Row, accuracy_text, duration_text, labels_text, runs_text, summary_rows
+
+# Images up to this width are shown with sharp pixels.
+SMALL_IMAGE = 64
+
+
+def write_report(runs: Sequence[Path], out: Path, title: str, samples: Sequence[Sample] | None = None) -> Path:
+    """Write the page to ``out`` and give its path back.
+
+    The first run is looked at in depth, the others stand beside it. ``samples`` replace those that the first
+    run's folder holds. Runs that are not finished show what they have.
+    """
+    if not runs:
+        raise UserError("a report needs at least one run folder.")
+    read = [read_run(path) for path in runs]
+    write_text(out, _template().render(_context(read, title, samples)))
+    return out
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=PackageLoader("semco.report", "."),
+        autoescape=True,  # class names are the user's and may hold anything
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("page.html")
+
+
+def _context(runs: Sequence[Run], title: str, samples: Sequence[Sample] | None) -> dict[str, Any]:
+    subject, groups = runs[0], experiments(runs)
+    rows = summary_rows(runs)
+    shown = subject.evaluation.get("samples") or [] if samples is None else [s.to_json() for s in samples]
+    return {
+        "title": title,
+        "style": Path(__file__).with_name("style.css").read_text(encoding="utf-8"),
+        "eyebrow": f"SemCo report · {_data_name(subject)}",
+        "notice": _notice(subject),
+        "verdict": _verdict(subject, groups, rows),
+        "tiles": _tiles(subject),
+        "rows": [_table_row(row) for row in rows],
+        "learning": learning_charts(groups, subject),
+        "groups": meaning(subject),
+        "pseudo": pseudo_label_charts(subject),
+        "confusion": confusions(subject),
+        "random": _answers(shown, "random", subject.class_names),
+        "mistakes": _answers(shown, "mistake", subject.class_names),
+        "classes": class_rows(subject),
+        "command": _command(subject),
+        "configs": [_config(name, group[0]) for name, group in groups.items()],
+        "version": _version(),
+    }
+
+
+def _data_name(run: Run) -> str:
+    return str(run.section("data").get("source", "fashion-mini"))
+
+
+def _notice(run: Run) -> str:
+    if run.finished:
+        return ""
+    total = run.section("training").get("steps")
+    of = f" of {total:,}" if isinstance(total, int) else ""
+    return f"This run is not finished: it has written {run.steps:,}{of} steps. Go on with: semco resume {run.path}"
+
+
+def _verdict(run: Run, groups: Mapping[str, Sequence[Run]], rows: Sequence[Row]) -> str:
+    """The answer in a sentence or two."""
+    if run.accuracy() is None:
+        return _preliminary(run)
+    names = [name for name, group in groups.items() if run in group]
+    own = next(row for row in rows if row.name == names[0])
+    repeats = f", over {own.finished} seeds" if own.finished > 1 else ""
+    sentence = (
+        f"{own.name} names {own.accuracy_text} of {_test_images(run)} right{repeats}, "
+        f"after seeing {_labels_phrase(run)}."
+    )
+    others = [f"{row.name} {row.accuracy_text}" for row in rows if row is not own and row.accuracy is not None]
+    return f"{sentence} Beside it: {', '.join(others)}." if others else sentence
+
+
+def _preliminary(run: Run) -> str:
+    _, values = run.series("validation_accuracy")
+    if not values:
+        return f"{title_of(run.method)} has not been judged on any image yet."
+    return f"{title_of(run.method)} names {accuracy_text(values[-1])} of the validation images right so far."
+
+
+def _test_images(run: Run) -> str:
+    count = run.result.get("test_images")
+    return f"{int(count):,} test images" if count else "the test images"
+
+
+def _labels_phrase(run: Run) -> str:
+    labels, per_class = run.label_count(), run.section("data").get("labels_per_class")
+    if labels is None:
+        return "every label there is"
+    return f"{labels:,} labels ({per_class} of each class)" if per_class else f"{labels:,} labels"
+
+
+@dataclass(frozen=True)
+class Tile:
+    name: str
+    value: str
+    note: str = ""
+
+
+def _tiles(run: Run) -> list[Tile]:
+    result, classes = run.result, len(run.class_names)
+    error = result.get("calibration_error")
+    tiles = [
+        Tile("Test accuracy", accuracy_text(run.accuracy()), _chance(classes)),
+        Tile("Right group", accuracy_text(result.get("group_accuracy")), "the class, or one near it"),
+        Tile("Top 5", accuracy_text(result.get("top5"))) if classes > 5 else Tile("", "–"),
+        Tile("Labels used", labels_text(run.label_count()), f"{classes} classes" if classes else ""),
+        Tile("Training", duration_text(run.seconds), f"{run.steps:,} steps"),
+        Tile("Calibration error", "–" if error is None else f"{100 * error:.1f} pts", "confidence − accuracy"),
+    ]
+    return [tile for tile in tiles if tile.value != "–"]
+
+
+def _chance(classes: int) -> str:
+    return f"guessing: {100 / classes:.1f} %" if classes else ""
+
+
+def _table_row(row: Row) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "labels": labels_text(row.labels),
+        "runs": runs_text(row),
+        "accuracy": row.accuracy_text,
+        "share": None if row.accuracy is None else round(100 * row.accuracy, 1),
+        "time": duration_text(row.seconds),
+    }
+
+
+def _answers(samples: Sequence[Mapping[str, Any]], kind: str, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Samples of one kind in words; classes the run does not name are left out."""
+    chosen = [s for s in samples if s["kind"] == kind and max(s["truth"], s["label"]) < len(names)]
+    return [
+        {
+            "image": sample["image"],
+            "small": sample["width"] <= SMALL_IMAGE,
+            "right": sample["truth"] == sample["label"],
+            "label": names[sample["label"]],
+            "truth": names[sample["truth"]],
+            "confidence": f"{100 * sample['confidence']:.0f} % sure",
+        }
+        for sample in chosen
+    ]
+
+
+def _command(run: Run) -> str:
+    config, again = run.path / "config.yaml", f"{run.path}-again"
+    return shlex.join(["semco", "train", _data_name(run), "--config", str(config), "--out", again])
+
+
+def _config(name: str, run: Run) -> dict[str, str]:
+    return {"name": name, "text": yaml.safe_dump(dict(run.config), sort_keys=False, allow_unicode=True)}
+
+
+def _version() -> str:
+    try:
+        return version("semco")
+    except PackageNotFoundError:
+        return ""

@@ -1,0 +1,104 @@
+"""Results of several runs in one table: a line an experiment, repeats with other seeds as mean and standard error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+
+from rich.table import Table
+from rich.text import Text
+
+from semco.report.names import experiments
+from semco.report.runs import Run, read_run
+
+
+@dataclass(frozen=True)
+class Row:
+    """One experiment. Numbers are None until at least one of its runs has them."""
+
+    name: str
+    runs: int
+    finished: int
+    labels: int | None
+    accuracy: float | None
+    standard_error: float | None
+    seconds: float | None
+
+    @property
+    def accuracy_text(self) -> str:
+        return accuracy_text(self.accuracy, self.standard_error)
+
+
+def summary_rows(runs: Sequence[Run]) -> list[Row]:
+    """One row an experiment, in the order in which they were given."""
+    return [_row(name, group) for name, group in experiments(runs).items()]
+
+
+def _row(name: str, runs: Sequence[Run]) -> Row:
+    accuracies = [value for run in runs if (value := run.accuracy()) is not None]
+    seconds = [run.seconds for run in runs if run.finished and run.seconds is not None]
+    return Row(
+        name,
+        runs=len(runs),
+        finished=sum(run.finished for run in runs),
+        labels=runs[0].label_count(),
+        accuracy=fmean(accuracies) if accuracies else None,
+        standard_error=standard_error(accuracies),
+        seconds=fmean(seconds) if seconds else None,
+    )
+
+
+def standard_error(values: Sequence[float]) -> float | None:
+    """Standard error of the mean (sample deviation); one value has none."""
+    return stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
+
+
+def accuracy_text(accuracy: float | None, error: float | None = None) -> str:
+    """``78.4 %`` or, with an error, ``78.4 ± 0.6 %``."""
+    if accuracy is None:
+        return "–"
+    spread = "" if error is None else f" ± {100 * error:.1f}"
+    return f"{100 * accuracy:.1f}{spread} %"
+
+
+def duration_text(seconds: float | None) -> str:
+    """``42 s``, ``2 min 31 s``, ``3 h 05 min``."""
+    if seconds is None:
+        return "–"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def labels_text(labels: int | None) -> str:
+    return "all" if labels is None else f"{labels:,}"
+
+
+def summary_table(runs: Sequence[Path], title: str | None = None) -> Table:
+    """The rows as a table for the terminal."""
+    rows = summary_rows([read_run(path) for path in runs])
+    best = max((row.accuracy for row in rows if row.accuracy is not None), default=None)
+    table = Table(title=title)
+    table.add_column("method")
+    for column in ("labels", "runs", "test accuracy", "time"):
+        table.add_column(column, justify="right")
+    for row in rows:
+        style = "bold green" if best is not None and row.accuracy == best and len(rows) > 1 else ""
+        table.add_row(
+            Text(row.name),  # as text: a name may hold what rich takes for markup
+            labels_text(row.labels),
+            runs_text(row),
+            Text(row.accuracy_text, style=style),
+            duration_text(row.seconds),
+        )
+    return table
+
+
+def runs_text(row: Row) -> str:
+    return str(row.runs) if row.finished == row.runs else f"{row.finished} of {row.runs}"
