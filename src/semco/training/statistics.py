@@ -96,10 +96,10 @@ class FiniteWatch:
             seen = self._first.get(name)
             self._first[name] = bad if seen is None else torch.where(seen >= 0, seen, bad)
 
-    def culprit(self) -> tuple[str, int] | None:
-        """The term that broke first and its step, or None. This waits for the device."""
-        broken = [(int(step), name) for name, step in self._first.items() if int(step) >= 0]
+    def culprits(self) -> tuple[list[str], int] | None:
+        """The terms that broke first and the step, or None. This waits for the device."""
+        broken = {name: int(step) for name, step in self._first.items() if int(step) >= 0}
         if not broken:
             return None
-        step, name = min(broken)
-        return name, step
+        first = min(broken.values())
+        return [name for name, step in broken.items() if step == first], first

@@ -1,0 +1,70 @@
+"""Small data that a run learns within seconds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+CLASSES = ("dog", "cat", "ship", "truck")
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Tests run side by side; more threads would only get into each other's way."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread_in_children() -> None:
+    os.environ["OMP_NUM_THREADS"] = "1"
+
+
+def tiny_images(per_class: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Noise, brighter in the quarter of the image that stands for the class: (N, 8, 8) uint8, (N,)."""
+    rng = np.random.default_rng(seed)
+    labels = np.repeat(np.arange(len(CLASSES)), per_class)
+    images = rng.integers(0, 100, size=(len(labels), 8, 8))
+    for image, label in zip(images, labels, strict=True):
+        top, left = 4 * (label // 2), 4 * (label % 2)
+        image[top : top + 4, left : left + 4] += 120
+    return images.astype(np.uint8), labels
+
+
+@pytest.fixture(scope="session")
+def tiny_npz(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four classes in the layout of an .npz data set."""
+    path = tmp_path_factory.mktemp("data") / "tiny.npz"
+    x_train, y_train = tiny_images(40, seed=0)
+    x_test, y_test = tiny_images(20, seed=1)
+    np.savez(path, x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test, class_names=np.array(CLASSES))
+    return path
+
+
+@pytest.fixture(scope="session")
+def tiny_vectors(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Label vectors in which dog and cat, ship and truck are neighbours."""
+    path = tmp_path_factory.mktemp("vectors") / "tiny.npy"
+    rows = np.array([[1, 0.3, 0, 0], [1, -0.3, 0, 0], [0, 0, 1, 0.3], [0, 0, 1, -0.3]], dtype=np.float32)
+    np.save(path, rows)
+    return path
+
+
+@pytest.fixture(scope="session")
+def tiny_values(tiny_npz: Path, tiny_vectors: Path) -> dict[str, Any]:
+    """Configuration values of a run that takes about a second: flips would swap the classes."""
+    return {
+        "data": {"source": str(tiny_npz), "labels_per_class": 4},
+        "labels": {"source": "matrix", "path": str(tiny_vectors), "eps": 0.3},
+        "model": {"backbone": "wrn-10-1"},
+        "augment": {"flip": False, "pad": 0.0, "operations": 1, "cutout": 0.25},
+        "training": {"steps": 12, "batch_size": 8, "mu": 2, "checkpoint_every": 4, "device": "cpu"},
+    }

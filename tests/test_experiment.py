@@ -1,0 +1,185 @@
+"""Runs from configuration to result."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from semco.config import Config, merge
+from semco.errors import UserError
+from semco.experiment import resume, train
+from semco.methods import Method
+from semco.recipes import configure
+from semco.training.loop import Silent, Trainer
+from semco.training.run_folder import RunFolder
+from semco.training.signals import Interrupted
+
+
+def config_of(values: dict[str, Any], **over: Any) -> Config:
+    return configure(options=merge(values, over))
+
+
+def lines_of(run: Path) -> list[dict[str, Any]]:
+    """Metrics without the clock."""
+    return [{k: v for k, v in line.items() if k != "seconds"} for line in RunFolder(run).metrics()]
+
+
+def weights_of(run: Path) -> dict[str, torch.Tensor]:
+    return dict(load_file(run / "model" / "model.safetensors"))
+
+
+def assert_same_run(one: Path, two: Path) -> None:
+    assert lines_of(one) == lines_of(two)
+    first, second = weights_of(one), weights_of(two)
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.parametrize("method", ["supervised", "fixmatch", "semco"])
+def test_a_run_leaves_everything_it_promises(tiny_values: dict[str, Any], tmp_path: Path, method: str) -> None:
+    run = tmp_path / "run"
+    result = train(config_of(tiny_values, method={"name": method}), run)
+    assert result == json.loads((run / "result.json").read_text())
+    assert result["steps"] == 12
+    assert result["labels"] == 16
+    assert result["test_images"] == 80
+    assert result["test_accuracy"] == pytest.approx(1 - result["test_error"])
+    assert set(result["per_class"]) == {"dog", "cat", "ship", "truck"}
+    assert RunFolder.open(run).config() == config_of(tiny_values, method={"name": method})
+    assert json.loads((run / "labels.json").read_text())["groups"] == [0, 0, 1, 1]
+    assert [line["step"] for line in lines_of(run)] == list(range(1, 13))
+    table = pq.read_table(run / "pseudo_labels.parquet")
+    assert table.num_rows == 160 - len(json.loads((run / "split.json").read_text())["validation"])
+    assert "dog" in (run / "report.html").read_text(encoding="utf-8")
+
+
+def test_semco_learns_the_tiny_images(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    longer = {"steps": 120, "checkpoint_every": 100, "validate_every": 60, "log_every": 30}
+    result = train(config_of(tiny_values, training=longer), tmp_path / "run")
+    assert result["test_accuracy"] > 0.9
+
+
+def test_the_seed_decides_everything(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        train(config_of(tiny_values, training={"seed": seed}), tmp_path / name)
+    assert_same_run(tmp_path / "a", tmp_path / "b")
+    assert lines_of(tmp_path / "a") != lines_of(tmp_path / "c")
+
+
+class StopAt(Silent):
+    """Raises in the middle of a run, as a crash would."""
+
+    def __init__(self, step: int) -> None:
+        self.last = step
+
+    def on_step(self, step: int) -> None:
+        if step == self.last:
+            raise RuntimeError("crash")
+
+
+@pytest.mark.parametrize("method", sorted(Method.registry))
+@pytest.mark.parametrize("crash", [2, 7])
+def test_a_crashed_run_resumes_as_if_nothing_had_happened(
+    tiny_values: dict[str, Any], tmp_path: Path, method: str, crash: int
+) -> None:
+    config = config_of(tiny_values, method={"name": method}, training={"images_per_epoch": 24, "log_every": 3})
+    train(config, tmp_path / "whole")
+    with pytest.raises(RuntimeError, match="crash"):
+        train(config, tmp_path / "broken", StopAt(crash))
+    resume(tmp_path / "broken")
+    assert_same_run(tmp_path / "whole", tmp_path / "broken")
+
+
+def test_a_finished_run_only_gives_its_result(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    result = train(config_of(tiny_values), tmp_path / "run")
+    assert resume(tmp_path / "run") == result
+
+
+def test_an_existing_run_is_not_overwritten(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    train(config_of(tiny_values), tmp_path / "run")
+    before = (tmp_path / "run" / "result.json").read_bytes()
+    with pytest.raises(UserError, match="semco resume"):
+        train(config_of(tiny_values), tmp_path / "run")
+    assert (tmp_path / "run" / "result.json").read_bytes() == before
+
+
+def test_changed_data_is_noticed(tiny_values: dict[str, Any], tmp_path: Path, tiny_npz: Path) -> None:
+    import numpy as np
+
+    source = tmp_path / "data.npz"
+    with np.load(tiny_npz) as arrays:
+        content = dict(arrays)
+    np.savez(source, **content)
+    with pytest.raises(RuntimeError, match="crash"):
+        train(config_of(tiny_values, data={"source": str(source)}), tmp_path / "run", StopAt(6))
+    content["y_train"][0] = 1 - content["y_train"][0]
+    np.savez(source, **content)
+    with pytest.raises(UserError, match="not those this split was made for"):
+        resume(tmp_path / "run")
+
+
+def test_a_signal_saves_and_says_so(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    import os
+    import signal
+
+    class Signalled(Silent):
+        def on_step(self, step: int) -> None:
+            if step == 5:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    train(config_of(tiny_values), tmp_path / "whole")
+    with pytest.raises(Interrupted) as stopped:
+        train(config_of(tiny_values), tmp_path / "run", Signalled())
+    assert stopped.value.exit_code == 143
+    assert stopped.value.step == 5
+    assert (tmp_path / "run" / "checkpoints" / "step-000000005.safetensors").exists()
+    resume(tmp_path / "run")
+    assert_same_run(tmp_path / "whole", tmp_path / "run")
+
+
+def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_good_checkpoint(
+    tiny_values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = Trainer._train
+
+    def poisoned(self: Trainer, *batch: Any) -> None:
+        if self.step == 6:
+            with torch.no_grad():
+                next(self.network.parameters()).fill_(float("nan"))
+        original(self, *batch)
+
+    monkeypatch.setattr(Trainer, "_train", poisoned)
+    with pytest.raises(UserError, match=r"loss supervised_one_hot, .*cotraining became non-finite at step 6.*step-000000004"):
+        train(config_of(tiny_values), tmp_path / "run")
+    kept = sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir())
+    assert kept == ["step-000000004.safetensors"]
+
+
+def test_names_without_vectors_stop_semco_but_not_fixmatch(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    values = merge(tiny_values, {"labels": {"source": "matrix", "path": str(tmp_path / "nothing.npy")}})
+    with pytest.raises(UserError, match=r"nothing\.npy"):
+        train(config_of(values), tmp_path / "semco")
+    assert not (tmp_path / "semco").exists()
+    assert train(config_of(values, method={"name": "fixmatch"}), tmp_path / "fixmatch")["steps"] == 12
+
+
+def test_target_views_can_run_jointly(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    joint = config_of(tiny_values, training={"target_views": "joint"})
+    train(joint, tmp_path / "joint")
+    train(config_of(tiny_values), tmp_path / "apart")
+    assert lines_of(tmp_path / "joint") != lines_of(tmp_path / "apart")
+
+
+def test_ablations_are_fields(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    train(config_of(tiny_values, labels={"eps": 0.0}), tmp_path / "alone")
+    assert json.loads((tmp_path / "alone" / "labels.json").read_text())["groups"] == [0, 1, 2, 3]
+    train(config_of(tiny_values, labels={"targets": "one_hot"}), tmp_path / "one-hot")
+    prior = json.loads((tmp_path / "one-hot" / "labels.json").read_text())
+    assert prior["groups"] == [0, 0, 1, 1]
+    assert weights_of(tmp_path / "one-hot")["heads.semantic.weight"].shape[0] == 4

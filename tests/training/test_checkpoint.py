@@ -1,0 +1,98 @@
+"""Checkpoints: whole or not there, the newest readable one wins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from semco.config import OptimConfig
+from semco.errors import UserError
+from semco.training.checkpoint import (
+    below,
+    checkpoints,
+    load_checkpoint,
+    load_optimiser,
+    optimiser_tensors,
+    prefixed,
+    save_checkpoint,
+)
+from semco.training.optimiser import build_optimiser, parameter_groups
+
+
+def test_round_trip_and_only_two_are_kept(tmp_path: Path) -> None:
+    for step in (10, 20, 30):
+        save_checkpoint(tmp_path, step, {"a.x": torch.full((2,), float(step))}, {"seconds": 1.5})
+    assert [path.name for path in checkpoints(tmp_path)] == ["step-000000020.safetensors", "step-000000030.safetensors"]
+    loaded = load_checkpoint(tmp_path)
+    assert loaded is not None
+    tensors, state = loaded
+    assert torch.equal(tensors["a.x"], torch.tensor([30.0, 30.0]))
+    assert state["step"] == 30
+    assert state["seconds"] == 1.5
+    assert not list(tmp_path.glob(".*")), "no temporary file is left"
+
+
+def test_a_damaged_newest_one_gives_way_to_the_one_before(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, 1, {"x": torch.ones(1)}, {})
+    newest = save_checkpoint(tmp_path, 2, {"x": torch.ones(1)}, {})
+    newest.write_bytes(newest.read_bytes()[:-3])
+    loaded = load_checkpoint(tmp_path)
+    assert loaded is not None
+    assert loaded[1]["step"] == 1
+
+
+def test_nothing_readable_is_an_error_and_nothing_at_all_is_none(tmp_path: Path) -> None:
+    assert load_checkpoint(tmp_path) is None
+    save_checkpoint(tmp_path, 1, {"x": torch.ones(1)}, {}).write_bytes(b"no")
+    with pytest.raises(UserError, match="no checkpoint"):
+        load_checkpoint(tmp_path)
+
+
+def test_a_full_disk_leaves_the_old_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_checkpoint(tmp_path, 1, {"x": torch.ones(1)}, {})
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("semco.training.checkpoint.save_file", full)
+    with pytest.raises(UserError, match="No space left"):
+        save_checkpoint(tmp_path, 2, {"x": torch.ones(1)}, {})
+    assert [path.name for path in tmp_path.iterdir()] == ["step-000000001.safetensors"]
+
+
+def test_prefixes() -> None:
+    tensors = {**prefixed("network", {"w": torch.ones(1)}), **prefixed("net", {"w": torch.zeros(1)})}
+    assert list(below("net", tensors)) == ["w"]
+    assert torch.equal(below("net", tensors)["w"], torch.zeros(1))
+
+
+def test_momentum_survives() -> None:
+    def stepped() -> tuple[torch.nn.Linear, torch.optim.SGD]:
+        torch.manual_seed(0)
+        layer = torch.nn.Linear(2, 2)
+        return layer, build_optimiser(OptimConfig(), layer)
+
+    def step(layer: torch.nn.Linear, optimiser: torch.optim.SGD) -> None:
+        optimiser.zero_grad()
+        layer(torch.ones(1, 2)).sum().backward()
+        optimiser.step()
+
+    layer, optimiser = stepped()
+    step(layer, optimiser)
+    other, fresh = stepped()
+    other.load_state_dict(layer.state_dict())
+    load_optimiser(fresh, optimiser_tensors(optimiser))
+    step(layer, optimiser)
+    step(other, fresh)
+    assert torch.equal(layer.weight, other.weight)
+
+
+def test_biases_and_normalisation_do_not_decay() -> None:
+    network = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2), torch.nn.Linear(2, 2))
+    decays, stays = parameter_groups([network], 0.1)
+    assert [p.ndim for p in decays["params"]] == [4, 2]
+    assert decays["weight_decay"] == 0.1
+    assert [p.ndim for p in stays["params"]] == [1, 1, 1, 1]
+    assert stays["weight_decay"] == 0.0

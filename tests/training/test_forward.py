@@ -1,0 +1,104 @@
+"""How the network is run for a method: names, gradients, statistics."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from semco.training.ema import averaged_copy
+from semco.training.forward import NetworkForward
+from semco.types import Outputs
+
+
+class Toy(nn.Module):
+    """Features are the normalised input, logits twice that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(2, affine=False)
+        self.factor = nn.Parameter(torch.tensor(2.0))
+        self.calls: list[int] = []
+
+    def forward(self, images: torch.Tensor) -> Outputs:
+        self.calls.append(len(images))
+        features = self.norm(images)
+        return Outputs(features=features, logits=self.factor * features)
+
+
+@pytest.fixture
+def views() -> dict[str, torch.Tensor]:
+    torch.manual_seed(0)
+    return {"a": torch.randn(3, 2), "b": torch.randn(5, 2), "targets": torch.randn(4, 2)}
+
+
+def test_targets_in_a_pass_of_their_own(views: dict[str, torch.Tensor]) -> None:
+    network = Toy()
+    forward = NetworkForward(network, averaged_copy(network))
+    out = forward(a=views["a"], b=views["b"], no_grad={"t": views["targets"]})
+    assert network.calls == [4, 8]
+    assert out["a"].logits.requires_grad
+    assert not out["t"].logits.requires_grad
+    alone = nn.BatchNorm1d(2, affine=False)(views["targets"])
+    torch.testing.assert_close(out["t"].features, alone)
+    together = nn.BatchNorm1d(2, affine=False)(torch.cat([views["a"], views["b"]]))
+    torch.testing.assert_close(out["b"].features, together[3:])
+
+
+def test_targets_joined_are_normalised_with_the_rest_but_carry_no_gradient(views: dict[str, torch.Tensor]) -> None:
+    network = Toy()
+    forward = NetworkForward(network, averaged_copy(network), "joint")
+    out = forward(a=views["a"], no_grad={"t": views["targets"]})
+    assert network.calls == [7]
+    joined = nn.BatchNorm1d(2, affine=False)(torch.cat([views["a"], views["targets"]]))
+    torch.testing.assert_close(out["t"].features, joined[3:])
+    assert not out["t"].logits.requires_grad
+    assert out["a"].logits.requires_grad
+
+
+def test_only_targets(views: dict[str, torch.Tensor]) -> None:
+    network = Toy()
+    for mode in ("no_grad", "joint"):
+        out = NetworkForward(network, averaged_copy(network), mode)(no_grad={"t": views["targets"]})
+        assert not out["t"].logits.requires_grad
+
+
+def test_the_teacher_is_the_average(views: dict[str, torch.Tensor]) -> None:
+    network = Toy()
+    average = averaged_copy(network)
+    with torch.no_grad():
+        average.factor.fill_(5.0)
+    out = NetworkForward(network, average).teacher(a=views["a"])["a"]
+    torch.testing.assert_close(out.logits, 5.0 * out.features)
+    assert not out.logits.requires_grad
+
+
+def test_statistics_can_be_left_alone(views: dict[str, torch.Tensor]) -> None:
+    network = Toy()
+    forward = NetworkForward(network, averaged_copy(network))
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    out = forward.without_statistics(a=views["a"])["a"]
+    torch.testing.assert_close(out.features, nn.BatchNorm1d(2, affine=False)(views["a"]))
+    assert out.logits.requires_grad
+    assert all(torch.equal(before[name], value) for name, value in network.state_dict().items())
+    forward(a=views["a"])
+    assert not torch.equal(before["norm.running_mean"], network.norm.running_mean)
+
+
+def test_low_precision_outputs_come_back_in_float32(views: dict[str, torch.Tensor]) -> None:
+    network = nn.Linear(2, 2)
+
+    class Wrapped(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = network
+
+        def forward(self, images: torch.Tensor) -> Outputs:
+            made = self.inner(images)
+            assert made.dtype == torch.bfloat16
+            return Outputs(features=made, logits=made)
+
+    wrapped = Wrapped()
+    out = NetworkForward(wrapped, averaged_copy(wrapped), precision=torch.bfloat16)(a=views["a"])["a"]
+    assert out.logits.dtype == torch.float32
+    torch.testing.assert_close(out.logits, network(views["a"]), atol=0.05, rtol=0.05)
