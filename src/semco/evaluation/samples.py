@@ -40,7 +40,7 @@ def pick_samples(
     probabilities: NDArray[np.floating],
     truth: NDArray[np.integer],
     random: int = 24,
-    mistakes: int = 12,
+    mistakes: int = 8,
 ) -> list[Sample]:
     """Images drawn at random, the same ones for every model, then the mistakes made with most confidence.
 

@@ -73,8 +73,7 @@ def _loss_name(key: str) -> str:
 
 def pseudo_label_charts(run: Run) -> list[Chart]:
     """For each head that made pseudo-labels: the part retained, and how much of it is right."""
-    heads = [key.split("/")[1] for key in run.keys("pseudo/") if key.endswith("/ratio")]
-    return [chart for head in heads for chart in _head_charts(run, head) if chart is not None]
+    return [chart for head in run.pseudo_label_heads() for chart in _head_charts(run, head) if chart is not None]
 
 
 def _head_charts(run: Run, head: str) -> list[Chart | None]:
@@ -85,8 +84,8 @@ def _head_charts(run: Run, head: str) -> list[Chart | None]:
     if accuracy and steps and len(accuracy) > 1:
         accuracy.append(Line("right group", steps, values, 0, dashed=True))
     return [
-        _chart(f"{name}: part of the unlabelled images retained", ratio),
-        _chart(f"{name}: accuracy of what it retained", accuracy),
+        _chart(f"{name}: part of the pool retained", ratio),
+        _chart(f"{name}: accuracy of the retained", accuracy),
     ]
 
 

@@ -48,9 +48,9 @@ class Meaning:
 
 
 def meaning(run: Run) -> Meaning | None:
-    """Groups with the matched term and route of each class, or None before the run has written them."""
+    """Groups with the matched term and route of each class; None where the run has (or has yet) no vectors."""
     names, groups = run.class_names, run.labels.get("groups") or []
-    if not names or len(groups) != len(names):
+    if not names or len(groups) != len(names) or not run.labels.get("terms"):
         return None
     members = _members(run.labels, names)
     by_group: dict[int, list[Member]] = {}
@@ -80,7 +80,7 @@ def _member(name: str, term: str, route: str) -> Member:
 def _meaning_lead(labels: Mapping[str, Any], members: list[Member]) -> str:
     source, eps = labels.get("source"), labels.get("eps")
     lead = f"Vectors of the class names from: {source}. " if source and source != "none" else ""
-    if isinstance(eps, int | float):
+    if isinstance(eps, int | float) and eps > 0:
         lead += f"Classes closer than {eps:g} (cosine distance) share a group. "
     if any(member.check for member in members):
         lead += "For highlighted names something else stands in: see whether it means the same."
@@ -132,7 +132,12 @@ def confusions(run: Run) -> Confusions | None:
     framed = len(set(groups)) < len(groups)
     lead = "Each row is a true class: what its test images were taken for."
     lead += " Classes of a label group stand side by side, framed." if framed else ""
-    return Confusions(lead, Chart("Confusion matrix", chart), pairs, any(pair.same_group for pair in pairs))
+    return Confusions(
+        lead,
+        Chart("Confusion matrix", chart, caption="Numbers are percent of a row."),
+        pairs,
+        any(pair.same_group for pair in pairs),
+    )
 
 
 def _mistakes(matrix: NDArray[np.int64], names: list[str], groups: list[int]) -> tuple[Mistake, ...]:

@@ -105,11 +105,12 @@ def _draw(axes: Axes, line: Line) -> None:
 
 def _scales(axes: Axes, percent: bool) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axes.set_xlim(left=0)  # so that charts side by side share their axis
     axes.set_xlabel("training step")
     axes.grid(visible=False, axis="x")
     if percent:
         axes.set_ylim(-0.02, 1.02)
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
     else:
         axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
         axes.yaxis.set_major_locator(MaxNLocator(5))
@@ -165,7 +166,7 @@ def _write_cells(axes: Axes, shares: NDArray[np.floating]) -> None:
     for (row, column), share in np.ndenumerate(shares):
         if share >= 0.005:
             colour = "white" if share > 0.6 else INK
-            axes.text(column, row, f"{share:.0%}", ha="center", va="center", fontsize=8, color=colour)
+            axes.text(column, row, f"{100 * share:.0f}", ha="center", va="center", fontsize=8, color=colour)
 
 
 def _svg(figure: Figure, name: str) -> str:

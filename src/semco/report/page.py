@@ -26,11 +26,14 @@ from semco.report.tables import Row, accuracy_text, duration_text, labels_text, 
 SMALL_IMAGE = 64
 
 
-def write_report(runs: Sequence[Path], out: Path, title: str, samples: Sequence[Sample] | None = None) -> Path:
+def write_report(
+    runs: Sequence[Path], out: Path, title: str | None = None, samples: Sequence[Sample] | None = None
+) -> Path:
     """Write the page to ``out`` and give its path back.
 
-    The first run is looked at in depth, the others stand beside it. ``samples`` replace those that the first
-    run's folder holds. Runs that are not finished show what they have.
+    One run is looked at in depth, the others stand beside it: the first of those that made the most kinds of
+    pseudo-labels, so that a baseline is never the subject. ``samples`` replace those that the subject's folder
+    holds. Runs that are not finished show what they have.
     """
     if not runs:
         raise UserError("a report needs at least one run folder.")
@@ -51,17 +54,17 @@ def _template() -> Template:
     return environment.get_template("page.html")
 
 
-def _context(runs: Sequence[Run], title: str, samples: Sequence[Sample] | None) -> dict[str, Any]:
-    subject, groups = runs[0], experiments(runs)
-    rows = summary_rows(runs)
+def _context(runs: Sequence[Run], title: str | None, samples: Sequence[Sample] | None) -> dict[str, Any]:
+    subject = max(runs, key=lambda run: len(run.pseudo_label_heads()))
+    groups, rows = experiments(runs), summary_rows(runs)
     shown = subject.evaluation.get("samples") or [] if samples is None else [s.to_json() for s in samples]
     return {
-        "title": title,
+        "title": title or f"{title_of(subject.method)} on {_data_name(subject)}",
         "style": Path(__file__).with_name("style.css").read_text(encoding="utf-8"),
         "eyebrow": f"SemCo report · {_data_name(subject)}",
         "notice": _notice(subject),
         "verdict": _verdict(subject, groups, rows),
-        "tiles": _tiles(subject),
+        "tiles": _tiles(subject, several=len(rows) < len(runs)),
         "rows": [_table_row(row) for row in rows],
         "learning": learning_charts(groups, subject),
         "groups": meaning(subject),
@@ -129,18 +132,25 @@ class Tile:
     note: str = ""
 
 
-def _tiles(run: Run) -> list[Tile]:
+def _tiles(run: Run, several: bool) -> list[Tile]:
+    """The subject's numbers; where runs were repeated, with the seed they are of."""
     result, classes = run.result, len(run.class_names)
     error = result.get("calibration_error")
     tiles = [
-        Tile("Test accuracy", accuracy_text(run.accuracy()), _chance(classes)),
-        Tile("Right group", accuracy_text(result.get("group_accuracy")), "the class, or one near it"),
+        Tile("Test accuracy", accuracy_text(run.accuracy()), f"seed {run.seed}" if several else _chance(classes)),
+        Tile("Right group", _group_accuracy(run), "the class, or one near it"),
         Tile("Top 5", accuracy_text(result.get("top5"))) if classes > 5 else Tile("", "–"),
         Tile("Labels used", labels_text(run.label_count()), f"{classes} classes" if classes else ""),
         Tile("Training", duration_text(run.seconds), f"{run.steps:,} steps"),
         Tile("Calibration error", "–" if error is None else f"{100 * error:.1f} pts", "confidence − accuracy"),
     ]
     return [tile for tile in tiles if tile.value != "–"]
+
+
+def _group_accuracy(run: Run) -> str:
+    """Worth saying only where classes share groups."""
+    groups = run.labels.get("groups") or []
+    return accuracy_text(run.result.get("group_accuracy") if len(set(groups)) < len(groups) else None)
 
 
 def _chance(classes: int) -> str:

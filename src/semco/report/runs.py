@@ -83,6 +83,10 @@ class Run:
         """Names of logged metrics that start with ``prefix``, in the order in which they first came."""
         return [k for k in dict.fromkeys(k for line in self.metrics for k in line) if k.startswith(prefix)]
 
+    def pseudo_label_heads(self) -> list[str]:
+        """The heads that made pseudo-labels."""
+        return [key.split("/")[1] for key in self.keys("pseudo/") if key.endswith("/ratio")]
+
     def _last(self, key: str) -> float | None:
         return next((line[key] for line in reversed(self.metrics) if _is_number(line.get(key))), None)
 

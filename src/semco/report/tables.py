@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
@@ -11,6 +11,7 @@ from statistics import fmean, stdev
 from rich.table import Table
 from rich.text import Text
 
+from semco.evaluation.results import Evaluation
 from semco.report.names import experiments
 from semco.report.runs import Run, read_run
 
@@ -102,3 +103,25 @@ def summary_table(runs: Sequence[Path], title: str | None = None) -> Table:
 
 def runs_text(row: Row) -> str:
     return str(row.runs) if row.finished == row.runs else f"{row.finished} of {row.runs}"
+
+
+def evaluation_tables(evaluation: Evaluation) -> list[Table]:
+    """The numbers of one evaluation, then those of each class, then of each group of several classes."""
+    overall = Table(title=f"{evaluation.images:,} test images, head {evaluation.head}", show_header=False)
+    overall.add_row("accuracy", accuracy_text(evaluation.accuracy))
+    if len(evaluation.class_names) > 5:
+        overall.add_row("top 5", accuracy_text(evaluation.top5))
+    overall.add_row("right group", accuracy_text(evaluation.group_accuracy))
+    overall.add_row("calibration error", accuracy_text(evaluation.calibration_error))
+    tables = [overall, _accuracies("class", evaluation.per_class())]
+    shared = {name: value for name, value in evaluation.per_group().items() if name not in evaluation.class_names}
+    return [*tables, _accuracies("label group", shared)] if shared else tables
+
+
+def _accuracies(kind: str, values: Mapping[str, float | None]) -> Table:
+    table = Table()
+    table.add_column(kind)
+    table.add_column("accuracy", justify="right")
+    for name, value in values.items():
+        table.add_row(Text(name), accuracy_text(value))
+    return table

@@ -1,0 +1,51 @@
+"""Evaluating a finished run again: its model, on the test images that its configuration names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import semco.methods  # noqa: F401 (so that the run's method section can be read)
+from semco.data.datasets import Dataset, Report
+from semco.data.sources import load
+from semco.errors import UserError
+from semco.evaluation.model_file import SavedModel, load_model
+from semco.evaluation.predictions import Head, probabilities
+from semco.evaluation.results import Evaluation, evaluate_probabilities, image_batches
+from semco.training.run_folder import RunFolder
+
+
+def evaluate_run(
+    run: Path, head: Head | None = None, report: Report | None = None, device: torch.device | str = "cpu"
+) -> Evaluation:
+    """Numbers of ``head`` (the run's own if None) on the test images."""
+    folder = RunFolder.open(run)
+    config = folder.config()
+    model = load_model(folder.model, device)
+    dataset = load(config.data, report)
+    images, labels = dataset.test_images, dataset.test_labels
+    if images is None or labels is None:
+        raise UserError(f"the data of {run} ({config.data.source}) has no test images to evaluate on.")
+    _check_same_data(run, model, dataset)
+    description = model.description
+    batches = image_batches(images, description.mean, description.std, config.evaluation.batch_size, device)
+    scores = probabilities(model.network, batches, model.scorer(head))
+    groups = np.asarray(description.groups)
+    return evaluate_probabilities(scores, labels.numpy(), description.class_names, groups, head or description.head)
+
+
+def _check_same_data(run: Path, model: SavedModel, dataset: Dataset) -> None:
+    """A data set that changed since the run would give numbers that mean nothing."""
+    wanted, found = model.description.class_names, dataset.class_names
+    if wanted != found:
+        changed = sorted(set(wanted) ^ set(found))
+        what = f"differ in {', '.join(changed[:5])}" if changed else "come in another order"
+        raise UserError(f"the classes of {dataset.name} are not those that {run} was trained on: they {what}.")
+    size, channels = model.description.image_size, model.description.channels
+    if (dataset.image_size, dataset.channels) != (size, channels):
+        raise UserError(
+            f"the images of {dataset.name} are {dataset.image_size} pixels with {dataset.channels} channel(s), "
+            f"but {run} was trained on {size} with {channels}."
+        )
