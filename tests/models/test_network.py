@@ -126,6 +126,11 @@ def test_no_part_depends_on_which_heads_are_built() -> None:
     assert same(both.heads["semantic"], build(heads=("semantic",)).heads["semantic"])
 
 
+def test_heads_of_the_same_shape_start_differently() -> None:
+    network = build(heads=HEADS, classes=4)
+    assert not same(network.heads["one_hot"], network.heads["rotation"])
+
+
 def test_random_state_afterwards_does_not_depend_on_heads() -> None:
     draws = []
     for heads in (("one_hot",), HEADS):
@@ -185,6 +190,13 @@ def test_bottleneck_against_a_slow_version() -> None:
     r = conv(conv(x, w["convs.0.weight"]).relu(), w["convs.1.weight"], stride=2, padding=1).relu()
     expected = (conv(r, w["convs.2.weight"]) + conv(x, w["shortcut.0.weight"], stride=2)).relu()
     torch.testing.assert_close(block(x), expected)
+
+
+def test_resnet50_strides_in_its_3x3_convolutions() -> None:
+    backbone = build_backbone(ModelConfig(backbone="resnet50"), 3, 224)
+    strided = [m for m in backbone.stages.modules() if isinstance(m, nn.Conv2d) and m.stride == (2, 2)]  # type: ignore[union-attr]
+    assert [conv.kernel_size for conv in strided] == 3 * [(3, 3), (1, 1)]  # the 1x1 ones are projections
+    assert [conv.in_channels for conv in strided[1::2]] == [256, 512, 1024]
 
 
 def test_convolutions_start_with_he_fan_out() -> None:

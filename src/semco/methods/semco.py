@@ -61,8 +61,9 @@ class SemCo(Method[SemCoConfig]):
         x, u = batch.labelled, batch.unlabelled
         outputs = forward(labelled=x.weak[0], strong=u.strong[0], no_grad={"weak": u.weak[0]})
         labelled, strong, weak = outputs["labelled"], outputs["strong"], outputs["weak"]
-        one_hot = pl.one_hot_pseudo_labels(weak.logits, batch.unlabelled_index, self.one_hot_policy)
-        semantic = self._semantic(_embedding(weak), batch.unlabelled_index)
+        q, index = _embedding(weak), batch.unlabelled_index
+        one_hot = pl.one_hot_pseudo_labels(weak.logits, index, self.one_hot_policy)
+        semantic = pl.semantic_pseudo_labels(q, index, self.matrix, self.assignment, self.rule, self.semantic_policy)
         to_label = cosine_loss(self.matrix[batch.labels], _embedding(labelled))  # (B,)
         to_target = cosine_loss(semantic.target, _embedding(strong))  # (U,)
         to_class = cross_entropy(strong.logits, one_hot.labels)  # (U,)
@@ -79,10 +80,6 @@ class SemCo(Method[SemCoConfig]):
             "disagreement": _disagreement(one_hot, semantic).mean(),
         }
         return StepResult(losses, self._weights(), metrics, {"one_hot": one_hot, "semantic": semantic})
-
-    def _semantic(self, embedding: Tensor, index: Tensor) -> pl.SemanticPseudoLabels:
-        matrices = self.matrix, self.assignment
-        return pl.semantic_pseudo_labels(embedding, index, *matrices, self.rule, self.semantic_policy)
 
     def _cotraining(self, strong: Outputs, one_hot: PseudoLabels, semantic: PseudoLabels) -> Tensor:
         """Eq. 8: each head learns from the other's pseudo-label, where the other is confident."""
