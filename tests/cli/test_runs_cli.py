@@ -1,0 +1,163 @@
+"""``semco train`` and ``semco resume`` as real processes: kills, signals, bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+
+from semco.config import merge
+
+
+def semco(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "semco", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, **options)
+
+
+@pytest.fixture
+def config_file(tiny_values: dict[str, Any], tmp_path: Path) -> Path:
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump(tiny_values))
+    return path
+
+
+@pytest.fixture
+def long_config_file(tiny_values: dict[str, Any], tmp_path: Path) -> Path:
+    """A run long enough to be caught in the middle."""
+    longer = {"steps": 150, "checkpoint_every": 20, "log_every": 7, "validate_every": 25}
+    path = tmp_path / "long.yaml"
+    path.write_text(yaml.safe_dump(merge(tiny_values, {"training": longer})))
+    return path
+
+
+def test_train_ends_with_one_json_object(config_file: Path, tmp_path: Path) -> None:
+    done = semco("train", "--config", config_file, "--out", tmp_path / "run", "--method", "fixmatch", "--json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["method"] == "fixmatch"
+    assert {"test_accuracy", "test_error", "steps", "seconds", "run"} <= result.keys()
+    assert result["run"] == str(tmp_path / "run")
+
+
+def test_options_go_over_the_file_and_settings_over_options(config_file: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    options = ["--steps", 3, "--seed", 5, "--backbone", "wrn-10-2", "--set", "training.steps=2", "--mu", 1]
+    done = semco("train", "--config", config_file, "--out", run, *options)
+    assert done.returncode == 0, done.stderr
+    saved = yaml.safe_load((run / "config.yaml").read_text())
+    assert saved["training"]["steps"] == 2
+    assert saved["training"]["seed"] == 5
+    assert saved["training"]["mu"] == 1
+    assert saved["model"]["backbone"] == "wrn-10-2"
+    assert str(run / "report.html") in done.stdout
+
+
+def wait_for_step(run: Path, step: int, process: subprocess.Popen[str]) -> None:
+    """Until a log line of that step or later is there."""
+    file = run / "metrics.jsonl"
+    for _ in range(6000):
+        assert process.poll() is None, process.communicate()
+        if file.exists():
+            lines = file.read_text().splitlines()
+            if any(json.loads(line)["step"] >= step for line in lines if line.endswith("}")):
+                return
+        time.sleep(0.01)
+    raise AssertionError(f"step {step} was never reached")
+
+
+def started(config: Path, run: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "semco", "train", "--config", str(config), "--out", str(run)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def metrics_of(run: Path) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
+
+
+def test_a_killed_run_resumes_bit_for_bit(long_config_file: Path, tmp_path: Path) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    assert semco("train", "--config", long_config_file, "--out", whole).returncode == 0
+    process = started(long_config_file, broken)
+    wait_for_step(broken, 48, process)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    assert not (broken / "result.json").exists()
+    resumed = semco("resume", broken)
+    assert resumed.returncode == 0, resumed.stderr
+    assert metrics_of(whole) == metrics_of(broken)
+    first, second = (load_file(run / "model" / "model.safetensors") for run in (whole, broken))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    last = "checkpoints/step-000000150.safetensors"
+    first, second = (load_file(run / last) for run in (whole, broken))
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_saves_and_says_how_to_go_on(
+    long_config_file: Path, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    run = tmp_path / "run"
+    process = started(long_config_file, run)
+    wait_for_step(run, 14, process)
+    process.send_signal(number)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == code, error
+    assert f"semco resume {run}" in error
+    assert "Traceback" not in error
+    assert list((run / "checkpoints").glob("step-*.safetensors"))
+
+
+BAD = {
+    "a missing folder": (["train", "no-such-folder"], "no-such-folder"),
+    "an unknown method": (["train", "DATA", "--method", "semko"], "did you mean 'semco'"),
+    "an unknown backbone": (["train", "DATA", "--backbone", "wrn-28"], "wrn-28-2"),
+    "an unknown key": (["train", "DATA", "--set", "training.stepz=3"], "did you mean 'steps'"),
+    "an unknown section": (["train", "DATA", "--set", "trainning.steps=3"], "did you mean 'training'"),
+    "a bad value": (["train", "DATA", "--set", "training.steps=-3"], "training.steps"),
+    "an unknown recipe": (["train", "DATA", "--recipe", "demoo"], "did you mean 'demo'"),
+    "a missing file": (["train", "DATA", "--config", "nothing.yaml"], "nothing.yaml"),
+    "too few labels": (["train", "DATA", "--labels", "2"], "4 classes"),
+    "too many labels": (["train", "DATA", "--labels-per-class", "1000"], "1000"),
+    "an unknown class": (["train", "DATA", "--classes", "dog,catt"], "did you mean 'cat'"),
+    "two lengths": (["train", "DATA", "--steps", "3", "--epochs", "1"], "not both"),
+    "no run": (["resume", "nowhere"], "nowhere"),
+    "a device": (["train", "DATA", "--set", "training.device=gpu"], "gpu"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_input_is_one_sentence(what: str, tiny_npz: Path, tmp_path: Path) -> None:
+    arguments, expected = BAD[what]
+    filled = [str(tiny_npz) if argument == "DATA" else argument for argument in arguments]
+    done = semco(*filled, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert expected in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert not (tmp_path / "runs").exists(), "nothing is left behind"
+
+
+def test_help_needs_none_of_the_heavy_libraries() -> None:
+    """What makes ``semco --help`` quick."""
+    code = "import sys, semco.cli.main; print([m for m in ('torch', 'sklearn', 'scipy', 'matplotlib') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_output_into_a_closed_pipe_is_quiet() -> None:
+    code = f"{sys.executable} -m semco recipes | head -1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=False, env=dict(os.environ))
+    assert "Traceback" not in done.stderr
