@@ -81,6 +81,7 @@ def _find(layout: Layout, root: Path | None) -> Path:
             f"{layout.name} is read from the official python files: "
             f"give the folder that holds {layout.folder}/ as --data-root."
         )
+    root = root.expanduser()
     for folder in (root / layout.folder, root):
         if (folder / layout.meta).is_file():
             return folder
@@ -130,6 +131,10 @@ class Refused(pickle.UnpicklingError):
     """The file asks for a name that a data file has no need of."""
 
 
+# NumPy's own function for arrays that are read back, from where it hands it out.
+_RECONSTRUCT = np.empty(0).__reduce__()[0]
+
+
 class PlainUnpickler(pickle.Unpickler):
     """Builds what needs no code (dictionaries, lists, text, numbers) and NumPy arrays."""
 
@@ -137,8 +142,8 @@ class PlainUnpickler(pickle.Unpickler):
         ("numpy", "ndarray"): np.ndarray,
         ("numpy", "dtype"): np.dtype,
         # The same function under its names in NumPy 1 (and the official files) and NumPy 2.
-        ("numpy.core.multiarray", "_reconstruct"): np._core.multiarray._reconstruct,  # type: ignore[attr-defined]
-        ("numpy._core.multiarray", "_reconstruct"): np._core.multiarray._reconstruct,  # type: ignore[attr-defined]
+        ("numpy.core.multiarray", "_reconstruct"): _RECONSTRUCT,
+        ("numpy._core.multiarray", "_reconstruct"): _RECONSTRUCT,
     }
 
     def find_class(self, module: str, name: str) -> Any:

@@ -78,6 +78,8 @@ class Dataset:
     def with_classes(self, wanted: Sequence[str]) -> Dataset:
         """Only these classes, in this order; unlabelled training images stay."""
         chosen = choose_classes(self.class_names, wanted)
+        if chosen == list(range(self.num_classes)):
+            return self
         new_label = torch.full((self.num_classes + 1,), -2)
         new_label[torch.tensor(chosen)] = torch.arange(len(chosen))
         new_label[UNLABELLED] = UNLABELLED

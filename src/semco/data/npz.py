@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +38,12 @@ def read_npz(path: Path, name: str | None = None) -> Dataset:
 
 def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     try:
-        with np.load(path, allow_pickle=False) as file:
-            if not isinstance(file, np.lib.npyio.NpzFile):
-                raise UserError(f"{path} holds a single array, not an .npz archive: use numpy.savez.")
+        # Opened here, so that it is closed even if NumPy finds it damaged.
+        with path.open("rb") as stream:
+            if not zipfile.is_zipfile(stream):
+                raise UserError(f"{path} is no .npz archive, or is cut short: write it with numpy.savez.")
+            stream.seek(0)
+            file = np.load(stream, allow_pickle=False)
             for key in REQUIRED:
                 if key not in file.files:
                     hint = nearest(key, file.files)
@@ -47,6 +51,6 @@ def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
             return {key: file[key] for key in (*REQUIRED, *OPTIONAL) if key in file.files}
     except UserError:
         raise
-    except (OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
+    except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         reason = "it holds Python objects" if "allow_pickle" in str(error) else str(error)
         raise UserError(f"{path} cannot be read as an .npz file of plain arrays: {reason}.") from None

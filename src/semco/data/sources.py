@@ -24,7 +24,7 @@ REGISTERED: Mapping[str, Reader] = MappingProxyType(
 def load(config: DataConfig, report: Report | None = None) -> Dataset:
     """The data set that ``config.source`` names, with the classes and the image size that are asked for."""
     dataset = _reader(config.source)(config, report)
-    if config.classes is not None and dataset.class_names != config.classes:
+    if config.classes is not None:
         dataset = dataset.with_classes(config.classes)
     return dataset if config.image_size is None else dataset.resized(config.image_size)
 

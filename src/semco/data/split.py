@@ -61,6 +61,9 @@ class Split:
                 f"the training labels ({len(labels)} images) are not those this split was made for "
                 f"({values.get('train_images')} images): put the data back as it was, or start a new run."
             )
+        for part in (labelled, validation):
+            if part.ndim != 1 or ((part < 0) | (part >= len(labels))).any():
+                raise UserError("the saved split is damaged (it names images that do not exist); start a new run.")
         return cls(labelled, _pool(len(labels), validation), validation, checksum)
 
 
@@ -72,7 +75,7 @@ def make_split(labels: Tensor, config: DataConfig, seed: int, class_names: Seque
     """Split training labels (N,), -1 = unknown, as ``config`` asks; ``class_names`` default to numbers."""
     known = labels.numpy(force=True).astype(np.int64)
     names = list(class_names or (str(k) for k in range(int(known.max(initial=-1)) + 1)))
-    members = [numpy_generator(seed, "split", k).permutation(np.flatnonzero(known == k)) for k in range(len(names))]
+    members = _shuffled_members(known, len(names), seed)
     available = np.array([len(m) for m in members], dtype=np.int64)
     wanted = _label_counts(config, available, names, seed)
     rule = _validation_rule(config, available - wanted)
@@ -83,6 +86,14 @@ def make_split(labels: Tensor, config: DataConfig, seed: int, class_names: Seque
     labelled = _sorted([m[:u] for m, u in zip(members, used, strict=True)])
     validation = _sorted([m[e - h : e] for m, h, e in zip(members, held, end, strict=True)])
     return Split(labelled, _pool(len(known), validation), validation, label_checksum(labels))
+
+
+def _shuffled_members(known: Index, classes: int, seed: int) -> list[Index]:
+    """The images of each class in a seeded order."""
+    by_class = np.argsort(known, kind="stable")
+    start = np.searchsorted(known[by_class], np.arange(classes + 1))
+    members = [by_class[start[k] : start[k + 1]] for k in range(classes)]
+    return [numpy_generator(seed, "split", k).permutation(m) for k, m in enumerate(members)]
 
 
 def _label_counts(config: DataConfig, available: Index, names: Sequence[str], seed: int) -> Index:
@@ -154,7 +165,9 @@ def _proportional(total: int, members: Index) -> Index:
 
 
 def _pool(images: int, validation: Index) -> Index:
-    return np.setdiff1d(np.arange(images), validation)
+    free = np.ones(images, dtype=bool)
+    free[validation] = False
+    return np.flatnonzero(free)
 
 
 def _sorted(parts: list[Index]) -> Index:

@@ -1,0 +1,159 @@
+"""One image file: orientation, kinds of pixels, size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from semco.data.decode import UNREADABLE, decode, to_rgb, usual_size
+
+RNG = np.random.default_rng(0)
+
+
+def saved(folder: Path, image: Image.Image, name: str = "image.png", **options: object) -> Path:
+    path = folder / name
+    image.save(path, **options)  # type: ignore[arg-type]
+    return path
+
+
+def quarters() -> Image.Image:
+    """16 x 16: red, green above blue, white."""
+    pixels = np.zeros((16, 16, 3), np.uint8)
+    pixels[:8, :8], pixels[:8, 8:], pixels[8:, :8], pixels[8:, 8:] = (255, 0, 0), (0, 255, 0), (0, 0, 255), 255
+    return Image.fromarray(pixels)
+
+
+def corners(pixels: np.ndarray) -> list[tuple[int, ...]]:
+    """Each corner's colour, rounded to 0 or 1, in reading order."""
+    return [tuple((pixels[y, x] > 127).astype(int).tolist()) for y in (1, -2) for x in (1, -2)]
+
+
+RED, GREEN, BLUE, WHITE = (1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 1)
+
+
+class TestGeometry:
+    def test_the_same_size_is_the_same_image(self, tmp_path: Path) -> None:
+        pixels = RNG.integers(0, 256, (12, 12, 3), dtype=np.uint8)
+        assert np.array_equal(decode(saved(tmp_path, Image.fromarray(pixels)), 12), pixels)
+
+    def test_the_centre_of_the_longer_side_is_kept(self, tmp_path: Path) -> None:
+        pixels = RNG.integers(0, 256, (10, 16, 3), dtype=np.uint8)
+        assert np.array_equal(decode(saved(tmp_path, Image.fromarray(pixels)), 10), pixels[:, 3:13])
+        assert np.array_equal(
+            decode(saved(tmp_path, Image.fromarray(pixels.swapaxes(0, 1))), 10), pixels.swapaxes(0, 1)[3:13]
+        )
+
+    def test_smaller_is_antialiased(self, tmp_path: Path) -> None:
+        stripes = np.zeros((64, 64, 3), np.uint8)
+        stripes[:, ::2] = 254
+        assert np.abs(decode(saved(tmp_path, Image.fromarray(stripes)), 16)[2:-2, 2:-2].astype(int) - 127).max() <= 1
+
+    @pytest.mark.parametrize(
+        ("orientation", "expected"),
+        [
+            (1, [RED, GREEN, BLUE, WHITE]),
+            (2, [GREEN, RED, WHITE, BLUE]),
+            (3, [WHITE, BLUE, GREEN, RED]),
+            (6, [BLUE, RED, WHITE, GREEN]),
+            (8, [GREEN, WHITE, RED, BLUE]),
+        ],
+    )
+    @pytest.mark.parametrize("suffix", ["jpg", "png", "webp"])
+    def test_upright_whichever_way_the_camera_was_held(
+        self, tmp_path: Path, orientation: int, expected: list[tuple[int, ...]], suffix: str
+    ) -> None:
+        exif = Image.Exif()
+        exif[0x0112] = orientation
+        large = quarters().resize((128, 128), Image.Resampling.NEAREST)
+        path = saved(tmp_path, large, f"image.{suffix}", exif=exif.tobytes())
+        assert corners(decode(path, 16)) == expected
+
+    def test_a_large_jpeg_shows_what_the_full_decoding_shows(self, tmp_path: Path) -> None:
+        smooth = Image.fromarray(RNG.integers(0, 256, (8, 10, 3), dtype=np.uint8)).resize((1000, 800))
+        path = saved(tmp_path, smooth, "photo.jpg", quality=95)
+        with Image.open(path) as full:
+            whole = np.asarray(full.convert("RGB").resize((40, 32), Image.Resampling.BICUBIC))[:, 4:36]
+        difference = decode(path, 32).astype(int) - whole.astype(int)
+        assert np.abs(difference).mean() < 2
+
+
+class TestKindsOfPixels:
+    def test_grey(self, tmp_path: Path) -> None:
+        grey = RNG.integers(0, 256, (8, 8), dtype=np.uint8)
+        assert np.array_equal(decode(saved(tmp_path, Image.fromarray(grey)), 8), np.stack([grey] * 3, axis=-1))
+
+    def test_sixteen_bits_keep_the_upper_eight(self, tmp_path: Path) -> None:
+        deep = RNG.integers(0, 65536, (8, 8), dtype=np.uint16)
+        expected = np.stack([(deep // 256).astype(np.uint8)] * 3, axis=-1)
+        assert np.array_equal(decode(saved(tmp_path, Image.fromarray(deep)), 8), expected)
+
+    def test_black_and_white(self, tmp_path: Path) -> None:
+        dots = RNG.integers(0, 2, (8, 8), dtype=np.uint8) * 255
+        image = Image.fromarray(dots).convert("1")
+        assert np.array_equal(decode(saved(tmp_path, image), 8)[..., 0], dots)
+
+    def test_transparent_parts_are_white(self, tmp_path: Path) -> None:
+        pixels = np.zeros((8, 8, 4), np.uint8)
+        pixels[:4] = (200, 10, 30, 255)  # below: black, but not to be seen
+        decoded = decode(saved(tmp_path, Image.fromarray(pixels)), 8)
+        assert (decoded[:4] == (200, 10, 30)).all()
+        assert (decoded[4:] == 255).all()
+
+    def test_palette(self, tmp_path: Path) -> None:
+        image = quarters().convert("P", palette=Image.Palette.ADAPTIVE, colors=8)
+        assert corners(decode(saved(tmp_path, image), 16)) == [RED, GREEN, BLUE, WHITE]
+
+    def test_palette_with_a_transparent_colour(self, tmp_path: Path) -> None:
+        image = Image.new("P", (8, 8), 0)
+        image.putpalette([0, 0, 0, 255, 0, 0])
+        image.paste(1, (0, 0, 8, 4))
+        decoded = decode(saved(tmp_path, image, transparency=0), 8)
+        assert (decoded[:4] == (255, 0, 0)).all()
+        assert (decoded[4:] == 255).all()
+
+    def test_cmyk(self, tmp_path: Path) -> None:
+        large = quarters().resize((64, 64), Image.Resampling.NEAREST).convert("CMYK")
+        assert corners(decode(saved(tmp_path, large, "print.jpg"), 16)) == [RED, GREEN, BLUE, WHITE]
+
+    def test_thirty_two_bit_integers_are_held_to_sixteen(self) -> None:
+        image = Image.fromarray(np.array([[-5, 256, 70000]], dtype=np.int32))
+        assert np.asarray(to_rgb(image))[0, :, 0].tolist() == [0, 1, 255]
+
+
+class TestUsualSize:
+    def sized(self, folder: Path, sizes: list[tuple[int, int]]) -> list[Path]:
+        return [saved(folder, Image.new("L", size), f"{i}.png") for i, size in enumerate(sizes)]
+
+    def test_median_shorter_side_as_a_multiple_of_eight(self, tmp_path: Path) -> None:
+        assert usual_size(self.sized(tmp_path, [(30, 100), (45, 45), (500, 47)])) == 48
+
+    def test_at_most_96(self, tmp_path: Path) -> None:
+        assert usual_size(self.sized(tmp_path, [(640, 480)] * 3)) == 96
+
+    def test_at_least_8(self, tmp_path: Path) -> None:
+        assert usual_size(self.sized(tmp_path, [(2, 2)])) == 8
+
+    def test_unreadable_files_do_not_count(self, tmp_path: Path) -> None:
+        (tmp_path / "broken.png").write_bytes(b"no")
+        assert usual_size([tmp_path / "broken.png", *self.sized(tmp_path, [(32, 32)])]) == 32
+        assert usual_size([tmp_path / "broken.png"]) == 96
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "png", "webp"])
+def test_damaged_files_raise_what_is_known_as_unreadable(tmp_path: Path, suffix: str) -> None:
+    good = saved(tmp_path, quarters().resize((64, 64)), f"good.{suffix}").read_bytes()
+    path = tmp_path / f"bad.{suffix}"
+    path.write_bytes(good[: len(good) // 2])
+    with pytest.raises(UNREADABLE):
+        decode(path, 16)
+    for position in range(0, len(good), max(1, len(good) // 60)):
+        content = bytearray(good)
+        content[position] ^= 0x5A
+        path.write_bytes(bytes(content))
+        try:
+            assert decode(path, 16).shape == (16, 16, 3)
+        except UNREADABLE:
+            continue

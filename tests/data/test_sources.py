@@ -1,0 +1,194 @@
+"""One contract for every source of data, and the choice among them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from official_cifar import write_official
+from PIL import Image
+
+from semco.config import DataConfig
+from semco.data.cifar import CIFAR10, CIFAR100
+from semco.data.datasets import Dataset
+from semco.data.sources import REGISTERED, load
+from semco.data.split import make_split
+from semco.errors import UserError
+
+RNG = np.random.default_rng(0)
+CLASSES = ("cat", "wild dog", "emu")
+
+
+def make_fashion(_: Path) -> DataConfig:
+    return DataConfig(source="fashion-mini")
+
+
+def make_cifar10(folder: Path) -> DataConfig:
+    write_official(folder, CIFAR10, classes=3, images=9)
+    return DataConfig(source="cifar10", root=folder)
+
+
+def make_cifar100(folder: Path) -> DataConfig:
+    write_official(folder, CIFAR100, classes=4, images=30)
+    return DataConfig(source="cifar100", root=folder)
+
+
+def make_npz(folder: Path, shape: tuple[int, ...] = (20, 20, 3), test: bool = True) -> DataConfig:
+    content = {
+        "x_train": RNG.integers(0, 256, (30, *shape), dtype=np.uint8),
+        "y_train": np.arange(30) % 4 - 1,
+        "class_names": np.array(CLASSES),
+    }
+    if test:
+        content |= {"x_test": RNG.integers(0, 256, (6, *shape), dtype=np.uint8), "y_test": np.arange(6) % 3}
+    np.savez(folder / "data.npz", **content)
+    return DataConfig(source=str(folder / "data.npz"))
+
+
+def make_folder(folder: Path) -> DataConfig:
+    for name in (*CLASSES, "unlabeled", *(f"test/{c}" for c in CLASSES)):
+        (folder / name).mkdir(parents=True)
+        for number in range(7):
+            pixels = RNG.integers(0, 256, (20, 26, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(folder / name / f"{number}.png")
+    return DataConfig(source=str(folder))
+
+
+SOURCES: dict[str, Callable[[Path], DataConfig]] = {
+    "fashion-mini": make_fashion,
+    "cifar10": make_cifar10,
+    "cifar100": make_cifar100,
+    "npz": make_npz,
+    "npz, grey, without a test set": lambda folder: make_npz(folder, (20, 20), test=False),
+    "folder": make_folder,
+}
+
+
+@pytest.fixture(params=SOURCES, scope="module")
+def config(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> DataConfig:
+    return SOURCES[request.param](tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def data(config: DataConfig) -> Dataset:
+    return load(config)
+
+
+def test_every_registered_name_is_under_contract() -> None:
+    assert set(REGISTERED) <= set(SOURCES)
+
+
+class TestContract:
+    def test_images(self, data: Dataset) -> None:
+        for images in (data.train_images, data.test_images):
+            if images is not None:
+                assert images.dtype == torch.uint8
+                assert images.is_contiguous()
+                assert images.shape[1:] == (data.channels, *data.image_size)
+        assert data.channels in (1, 3)
+
+    def test_labels(self, data: Dataset) -> None:
+        assert data.train_labels.dtype == torch.int64
+        assert data.train_labels.shape == (len(data.train_images),)
+        assert set(data.train_labels.tolist()) - {-1} == set(range(data.num_classes))
+
+    def test_test_set(self, data: Dataset) -> None:
+        assert (data.test_images is None) == (data.test_labels is None)
+        if data.test_images is not None and data.test_labels is not None:
+            assert data.test_labels.dtype == torch.int64
+            assert data.test_labels.shape == (len(data.test_images),)
+            assert 0 <= data.test_labels.min() <= data.test_labels.max() < data.num_classes
+
+    def test_names(self, data: Dataset) -> None:
+        assert isinstance(data.class_names, tuple)
+        assert all(isinstance(name, str) and name.strip() for name in data.class_names)
+        assert len(set(data.class_names)) == len(data.class_names) >= 2
+
+    def test_paths(self, data: Dataset) -> None:
+        for paths, images in ((data.train_paths, data.train_images), (data.test_paths, data.test_images)):
+            if paths is not None and images is not None:
+                assert len(paths) == len(images)
+                assert all(Path(p).is_file() for p in paths)
+
+    def test_statistics(self, data: Dataset) -> None:
+        assert len(data.mean) == len(data.std) == data.channels
+        assert all(0 < value < 1 for value in (*data.mean, *data.std))
+
+    def test_twice_is_the_same(self, data: Dataset, config: DataConfig) -> None:
+        again = load(config)
+        assert again.train_images.equal(data.train_images)
+        assert again.train_labels.equal(data.train_labels)
+        assert again.class_names == data.class_names
+
+    def test_classes_by_name(self, data: Dataset, config: DataConfig) -> None:
+        last, first = data.class_names[-1], data.class_names[0]
+        wanted = (last.upper().replace("_", " "), first)
+        chosen = load(config.model_copy(update={"classes": wanted}))
+        assert chosen.class_names == (last, first)
+        kept = data.train_images[data.train_labels == 0]
+        assert chosen.train_images[chosen.train_labels == 1].equal(kept)
+        assert (chosen.train_labels == -1).sum() == (data.train_labels == -1).sum()
+
+    def test_size(self, config: DataConfig) -> None:
+        resized = load(config.model_copy(update={"image_size": 16}))
+        assert resized.train_images.shape[2:] == (16, 16)
+        assert resized.test_images is None or resized.test_images.shape[2:] == (16, 16)
+
+    def test_can_be_split(self, data: Dataset) -> None:
+        split = make_split(data.train_labels, DataConfig(labels_per_class=2), 0, data.class_names)
+        assert len(split.labelled) == 2 * data.num_classes
+
+
+class TestChoice:
+    def test_a_misspelt_name(self) -> None:
+        with pytest.raises(UserError, match=r"no data set, file or folder 'cifar1O'; did you mean 'cifar10'\?"):
+            load(DataConfig(source="cifar1O"))
+
+    def test_a_missing_folder(self, tmp_path: Path) -> None:
+        with pytest.raises(UserError, match=r"no data set, file or folder .*nowhere.*Known data sets: fashion-mini"):
+            load(DataConfig(source=str(tmp_path / "nowhere")))
+
+    def test_a_missing_file(self, tmp_path: Path) -> None:
+        with pytest.raises(UserError, match=r"there is no file .*nothing\.npz"):
+            load(DataConfig(source=str(tmp_path / "nothing.npz")))
+
+    def test_a_file_of_another_kind(self, tmp_path: Path) -> None:
+        (tmp_path / "data.csv").write_text("x")
+        with pytest.raises(UserError, match=r"neither a folder of class folders nor an \.npz file"):
+            load(DataConfig(source=str(tmp_path / "data.csv")))
+
+
+class TestFashionMini:
+    data = load(DataConfig())
+
+    def test_counts(self) -> None:
+        assert self.data.train_labels.bincount().tolist() == [600] * 10
+        assert self.data.test_labels is not None
+        assert self.data.test_labels.bincount().tolist() == [100] * 10
+        assert self.data.image_size == (28, 28)
+        assert self.data.class_names == (
+            "t-shirt",
+            "trouser",
+            "pullover",
+            "dress",
+            "coat",
+            "sandal",
+            "shirt",
+            "sneaker",
+            "bag",
+            "ankle boot",
+        )
+
+    def test_no_image_is_there_twice(self) -> None:
+        assert self.data.test_images is not None
+        images = torch.cat([self.data.train_images, self.data.test_images]).flatten(1).numpy()
+        assert len({image.tobytes() for image in images}) == 7000
+
+    def test_licence_comes_with_it_and_it_is_small(self) -> None:
+        from semco.data.bundled import FILES
+
+        assert "Zalando SE" in (FILES / "LICENSE").read_text(encoding="utf-8")
+        assert (FILES / "fashion_mini.npz").stat().st_size <= 5_000_000

@@ -1,0 +1,208 @@
+"""Splits: counts, strata, disjointness, seeds, the written form."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from semco.config import DataConfig
+from semco.data.split import Split, make_split
+from semco.errors import UserError
+
+BALANCED = torch.arange(4).repeat(50)  # 200 images, 50 of each of 4 classes
+
+
+def per_class(index: np.ndarray, labels: torch.Tensor, classes: int) -> list[int]:
+    return torch.bincount(labels[torch.from_numpy(index)], minlength=classes).tolist()
+
+
+class TestLabels:
+    def test_so_many_of_each_class(self) -> None:
+        split = make_split(BALANCED, DataConfig(labels_per_class=4), seed=0)
+        assert per_class(split.labelled, BALANCED, 4) == [4, 4, 4, 4]
+
+    def test_so_many_in_all_with_the_remainder_to_some_classes(self) -> None:
+        split = make_split(BALANCED, DataConfig(labels=18), seed=0)
+        assert sorted(per_class(split.labelled, BALANCED, 4)) == [4, 4, 5, 5]
+
+    def test_seeds_choose_who_gets_the_remainder(self) -> None:
+        splits = [make_split(BALANCED, DataConfig(labels=5), seed) for seed in range(20)]
+        assert len({tuple(per_class(split.labelled, BALANCED, 4)) for split in splits}) == 4
+
+    def test_every_label_there_is(self) -> None:
+        labels = torch.tensor([0, 1, -1, 0, 1, -1])
+        split = make_split(labels, DataConfig(validation="none"), seed=0)
+        assert split.labelled.tolist() == [0, 1, 3, 4]
+        assert split.unlabelled.tolist() == [0, 1, 2, 3, 4, 5]
+        assert split.validation.tolist() == []
+
+    def test_fewer_labels_are_among_more(self) -> None:
+        few = make_split(BALANCED, DataConfig(labels_per_class=2), seed=3)
+        many = make_split(BALANCED, DataConfig(labels_per_class=10), seed=3)
+        assert set(few.labelled) < set(many.labelled)
+        assert few.validation.tolist() == many.validation.tolist()
+
+    def test_seeds_differ(self) -> None:
+        chosen = [make_split(BALANCED, DataConfig(labels_per_class=4), seed).labelled.tolist() for seed in range(5)]
+        assert len({tuple(c) for c in chosen}) == 5
+
+    def test_fewer_labels_than_classes(self) -> None:
+        with pytest.raises(UserError, match="3 labels cannot cover 4 classes: give at least 4"):
+            make_split(BALANCED, DataConfig(labels=3), seed=0)
+
+    def test_more_labels_than_there_are_names_the_class(self) -> None:
+        labels = torch.tensor([0] * 10 + [1] * 3)
+        with pytest.raises(UserError, match="class 'dog' has 3 labelled images, but 4 are asked for"):
+            make_split(labels, DataConfig(labels_per_class=4), seed=0, class_names=("cat", "dog"))
+
+    def test_class_without_labels_names_the_class(self) -> None:
+        with pytest.raises(UserError, match="class 'emu' has 0 labelled images"):
+            make_split(torch.tensor([0, 1, 1]), DataConfig(), seed=0, class_names=("cat", "dog", "emu"))
+
+    @pytest.mark.parametrize("labels", [[-1, -1], [0, 0]])
+    def test_labels_of_fewer_than_two_classes(self, labels: list[int]) -> None:
+        with pytest.raises(UserError, match="at least two classes"):
+            make_split(torch.tensor(labels), DataConfig(), seed=0)
+
+
+class TestValidation:
+    def test_spare_labels_at_most_a_tenth(self) -> None:
+        split = make_split(BALANCED, DataConfig(labels_per_class=4), seed=0)
+        assert per_class(split.validation, BALANCED, 4) == [5, 5, 5, 5]
+
+    def test_at_most_validation_size(self) -> None:
+        split = make_split(BALANCED, DataConfig(labels_per_class=4, validation_size=6), seed=0)
+        assert sorted(per_class(split.validation, BALANCED, 4)) == [1, 1, 2, 2]
+
+    def test_in_proportion_to_the_classes(self) -> None:
+        labels = torch.tensor([0] * 75 + [1] * 25)
+        split = make_split(labels, DataConfig(labels_per_class=5, validation="train"), seed=0)
+        # 70 and 20 spare images share ten: 7.8 and 2.2.
+        assert per_class(split.validation, labels, 2) == [8, 2]
+
+    def test_from_the_labels_where_nothing_is_spare(self) -> None:
+        split = make_split(BALANCED, DataConfig(), seed=0)
+        assert per_class(split.validation, BALANCED, 4) == [10, 10, 10, 10]  # a fifth of 200
+        assert per_class(split.labelled, BALANCED, 4) == [40, 40, 40, 40]
+
+    def test_by_wish_from_the_labels_though_others_are_spare(self) -> None:
+        free = make_split(BALANCED, DataConfig(labels_per_class=5, validation="none"), seed=0)
+        split = make_split(BALANCED, DataConfig(labels_per_class=5, validation="labelled"), seed=0)
+        assert per_class(split.labelled, BALANCED, 4) == [4, 4, 4, 4]
+        assert sorted([*split.labelled, *split.validation]) == free.labelled.tolist()
+
+    def test_a_class_keeps_its_only_label(self) -> None:
+        labels = torch.tensor([0] * 19 + [1])
+        split = make_split(labels, DataConfig(), seed=0)
+        assert per_class(split.labelled, labels, 2) == [15, 1]
+        assert per_class(split.validation, labels, 2) == [4, 0]
+
+    def test_none(self) -> None:
+        split = make_split(BALANCED, DataConfig(labels_per_class=4, validation="none"), seed=0)
+        assert len(split.validation) == 0
+        assert split.unlabelled.tolist() == list(range(200))
+
+    @pytest.mark.parametrize(
+        ("config", "message"),
+        [
+            (DataConfig(validation="train"), "'train' leaves no validation image: 0 labelled images"),
+            (DataConfig(labels=4, validation="labelled"), "'labelled' leaves no validation image: 4 labels"),
+        ],
+    )
+    def test_a_wish_that_cannot_be_met(self, config: DataConfig, message: str) -> None:
+        with pytest.raises(UserError, match=message):
+            make_split(BALANCED, config, seed=0)
+
+    def test_without_a_wish_one_label_a_class_leaves_none(self) -> None:
+        assert len(make_split(torch.arange(5), DataConfig(), seed=0).validation) == 0
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> tuple[torch.Tensor, DataConfig, int]:
+    """Labels with at least four of each class, some unknown, and a configuration that they can meet."""
+    classes = draw(st.integers(2, 6))
+    counts = [draw(st.integers(4, 30)) for _ in range(classes)]
+    labels = [k for k, n in enumerate(counts) for _ in range(n)] + [-1] * draw(st.integers(0, 20))
+    labels = draw(st.permutations(labels))
+    kind = draw(st.sampled_from(["labels", "labels_per_class", "all"]))
+    amount = {
+        "labels": {"labels": draw(st.integers(classes, 4 * classes))},
+        "labels_per_class": {"labels_per_class": draw(st.integers(1, 4))},
+        "all": {},
+    }[kind]
+    config = DataConfig(
+        **amount,
+        validation=draw(st.sampled_from(["auto", "none"])),
+        validation_size=draw(st.integers(1, 12)),
+    )
+    return torch.tensor(labels), config, draw(st.integers(0, 2**31))
+
+
+@settings(max_examples=150, deadline=None)
+@given(problems())
+def test_what_holds_for_every_split(problem: tuple[torch.Tensor, DataConfig, int]) -> None:
+    labels, config, seed = problem
+    split = make_split(labels, config, seed)
+    everything, validation = set(range(len(labels))), set(split.validation.tolist())
+    labelled = set(split.labelled.tolist())
+    assert not labelled & validation
+    assert set(split.unlabelled.tolist()) == everything - validation
+    assert labelled <= set(split.unlabelled.tolist())
+    assert (labels[split.labelled] >= 0).all()
+    assert (labels[split.validation] >= 0).all()
+    assert len(labelled) == len(split.labelled)  # no image twice
+    assert set(labels[split.labelled].tolist()) == set(range(int(labels.max()) + 1))
+    assert len(validation) <= config.validation_size
+    for part in (split.labelled, split.unlabelled, split.validation):
+        assert part.dtype == np.int64
+        assert (np.diff(part) > 0).all()
+    again = make_split(labels, config, seed)
+    assert again.to_json() == split.to_json()
+    read = Split.from_json(split.to_json(), labels)
+    assert all(
+        np.array_equal(getattr(read, name), getattr(split, name)) for name in ("labelled", "unlabelled", "validation")
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems())
+def test_one_label_too_many_goes_to_one_class(problem: tuple[torch.Tensor, DataConfig, int]) -> None:
+    labels, _, seed = problem
+    classes = int(labels.max()) + 1
+    asked = DataConfig(labels=2 * classes + 1, validation="none")
+    counts = per_class(make_split(labels, asked, seed).labelled, labels, classes)
+    assert sorted(counts) == [2] * (classes - 1) + [3]
+
+
+class TestWrittenForm:
+    split = make_split(BALANCED, DataConfig(labels_per_class=4), seed=0)
+
+    def test_one_changed_label_is_noticed(self) -> None:
+        changed = BALANCED.clone()
+        changed[7] = -1
+        with pytest.raises(UserError, match="are not those this split was made for"):
+            Split.from_json(self.split.to_json(), changed)
+
+    def test_a_missing_image_is_noticed(self) -> None:
+        with pytest.raises(UserError, match=r"\(199 images\) are not those .* \(200 images\)"):
+            Split.from_json(self.split.to_json(), BALANCED[:-1])
+
+    @pytest.mark.parametrize("text", ["", "[]", "{}", '{"labelled": "x", "validation": []}'])
+    def test_damage_is_one_sentence(self, text: str) -> None:
+        with pytest.raises(UserError, match="the saved split is damaged"):
+            Split.from_json(text, BALANCED)
+
+    @pytest.mark.parametrize("index", [-1, 200])
+    def test_images_that_do_not_exist(self, index: int) -> None:
+        values = json.loads(self.split.to_json())
+        values["validation"][0] = index
+        with pytest.raises(UserError, match="names images that do not exist"):
+            Split.from_json(json.dumps(values), BALANCED)
+
+    def test_the_pool_is_not_written(self) -> None:
+        assert set(json.loads(self.split.to_json())) == {"train_images", "labels_sha256", "labelled", "validation"}
