@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from semco.config import Config
@@ -26,7 +28,7 @@ from semco.evaluation.metrics import accuracy
 from semco.evaluation.model_file import ModelDescription, SavedModel, save_model
 from semco.evaluation.pool_labels import write_pool_labels
 from semco.evaluation.predictions import Scorer, probabilities
-from semco.evaluation.results import Evaluation, evaluate_probabilities, image_batches, write_evaluation
+from semco.evaluation.results import evaluate_probabilities, image_batches, write_evaluation
 from semco.evaluation.samples import pick_samples
 from semco.files import write_json, write_text
 from semco.labels import label_source
@@ -37,12 +39,12 @@ from semco.methods.base import Method
 from semco.models import Network, build_network
 from semco.pseudo_labels import solve_scale
 from semco.report import write_report
-from semco.training.distributed import Processes, process_group
+from semco.training.distributed import Processes, from_main, gather_rows, process_group, together
 from semco.training.execution import choose_device, prepare_network
 from semco.training.loop import Observer, Silent, Trainer
 from semco.training.pool import NetworkPool
 from semco.training.run_folder import RunFolder
-from semco.types import Task
+from semco.types import Outputs, Task
 
 # A perfect prediction's mean group score by which the semantic head's softmax is scaled for prediction.
 PERFECT_SCORE = 0.9
@@ -51,32 +53,58 @@ Result = dict[str, Any]
 
 
 def train(
-    config: Config, out: Path | None = None, observer: Observer | None = None, dataset: Dataset | None = None
+    config: Config, out: Path | str | None = None, observer: Observer | None = None, dataset: Dataset | None = None
 ) -> Result:
     """Train as ``config`` says into the new folder ``out``; returns the content of its ``result.json``.
 
     ``dataset`` takes the place of what ``config.data.source`` names, for images that are in memory already.
     """
     processes = Processes.from_environment()
-    device = choose_device(config.training.device, processes)
-    path = out or free_run_folder(config)
-    with process_group(processes, device):
-        problem = prepare(config, None, observer or Silent(), dataset)
-        run = RunFolder.create(path, config) if processes.is_main else RunFolder(path)
-        return _run(config, run, problem, device, processes, observer or Silent())
+    watching = observer if observer is not None and processes.is_main else Silent()
+    with process_group(processes):
+        path = from_main(_path_of_run(config, out, processes), processes)
+        if from_main(_was_begun(path, config, processes), processes):
+            return _go_on(path, processes, watching)
+        with together(processes):
+            device = choose_device(config.training.device, processes)
+            problem = prepare(config, None, watching, dataset)
+        with together(processes):
+            run = RunFolder.create(path, config) if processes.is_main else RunFolder(path)
+        return _run(config, run, problem, device, processes, watching)
 
 
-def resume(path: Path, observer: Observer | None = None) -> Result:
+def resume(path: Path | str, observer: Observer | None = None) -> Result:
     """Go on with a run as if it had never stopped; a finished one only gives its result."""
-    run = RunFolder.open(path)
-    if run.finished():
-        return run.result()
-    config = run.config()
     processes = Processes.from_environment()
-    device = choose_device(config.training.device, processes)
-    with process_group(processes, device):
-        problem = prepare(config, run, observer or Silent())
-        return _run(config, run, problem, device, processes, observer or Silent())
+    with process_group(processes):
+        return _go_on(Path(path), processes, observer if observer is not None and processes.is_main else Silent())
+
+
+def _go_on(path: Path, processes: Processes, observer: Observer) -> Result:
+    with together(processes):
+        run = RunFolder.open(path)
+        config = run.config()
+    if from_main(run.finished(), processes):
+        return from_main(run.result() if processes.is_main else {}, processes)
+    with together(processes):
+        device = choose_device(config.training.device, processes)
+        problem = prepare(config, run, observer)
+    return _run(config, run, problem, device, processes, observer)
+
+
+def _path_of_run(config: Config, out: Path | str | None, processes: Processes) -> Path:
+    """Where to train; processes that were started anew look for what they began under a name of their own choice."""
+    if out is not None:
+        return Path(out)
+    free = free_run_folder(config)
+    stem = free.name.rpartition("-")[0]
+    begun = [path for path in free.parent.glob(f"{stem}-*") if _was_begun(path, config, processes)]
+    return max(begun, key=lambda path: path.stat().st_mtime, default=free)
+
+
+def _was_begun(path: Path, config: Config, processes: Processes) -> bool:
+    """Whether this is the run that the same processes worked on before torchrun started them anew."""
+    return processes.restarts > 0 and (path / "config.yaml").is_file() and RunFolder.open(path).config() == config
 
 
 def free_run_folder(config: Config) -> Path:
@@ -124,9 +152,7 @@ def prepare(config: Config, run: RunFolder | None, observer: Observer, dataset: 
     labels, groups = _label_prior(config, dataset.class_names, semantic, observer)
     matrix = _targets(config, labels, dataset.num_classes)
     scale = (
-        solve_scale(matrix, torch.from_numpy(groups.labels), PERFECT_SCORE, dataset.class_names)
-        if semantic
-        else None
+        solve_scale(matrix, torch.from_numpy(groups.labels), PERFECT_SCORE, dataset.class_names) if semantic else None
     )
     return Problem(dataset, split, labels, groups, matrix, scale)
 
@@ -166,9 +192,7 @@ def _run(
         _write_prior(run, problem)
     trainer = build_trainer(config, run, problem, device, processes, observer)
     trainer.run()
-    if not processes.is_main:
-        return {}
-    return _finish(config, run, problem, trainer, device)
+    return _finish(config, run, problem, trainer, device, processes)
 
 
 def _write_prior(run: RunFolder, problem: Problem) -> None:
@@ -230,51 +254,91 @@ def build_trainer(
         batches,
         task.groups.to(device),
         run,
-        validate=lambda average: _validation(average, problem, config, device),
-        pool=lambda student: _pool(student, problem, augment, device),
+        validate=lambda average: _validation(average, problem, config, device, processes),
+        pool=lambda student: _pool(student, problem, augment, device, processes),
         observer=observer,
         processes=processes,
     )
 
 
-def _pool(network: nn.Module, problem: Problem, augment: Augment, device: torch.device) -> NetworkPool:
+def _pool(
+    network: nn.Module, problem: Problem, augment: Augment, device: torch.device, processes: Processes
+) -> NetworkPool:
     dataset, split = problem.dataset, problem.split
-    labelled, unlabelled = torch.from_numpy(split.labelled), torch.from_numpy(split.unlabelled)
-    return NetworkPool(
-        network, augment, dataset.train_images, dataset.train_labels, labelled, unlabelled, device=device
-    )
+    parts = torch.from_numpy(split.labelled), torch.from_numpy(split.unlabelled)
+    images, labels = dataset.train_images, dataset.train_labels
+    return NetworkPool(network, augment, images, labels, *parts, device=device, processes=processes)
 
 
-def _scorer(config: Config, problem: Problem, device: torch.device) -> Scorer:
-    return Scorer(config.evaluation.head, problem.matrix.to(device), problem.scale)
+def _scores(
+    network: nn.Module,
+    images: Tensor,
+    problem: Problem,
+    config: Config,
+    device: torch.device,
+    processes: Processes,
+) -> NDArray[np.float32]:
+    """(N, K) probabilities of images; each process looks at its share, and each gets them all."""
+    dataset, evaluation = problem.dataset, config.evaluation
+    share = images[processes.share(len(images))]
+    batches = image_batches(share, dataset.mean, dataset.std, evaluation.batch_size, device)
+    scorer = Scorer(evaluation.head, problem.matrix.to(device), problem.scale)
+    scores = probabilities(network, batches, scorer).reshape(-1, dataset.num_classes)
+    everything: NDArray[np.float32] = gather_rows(torch.from_numpy(scores), processes).numpy()
+    return everything
 
 
 def _validation(
-    network: nn.Module, problem: Problem, config: Config, device: torch.device
+    network: nn.Module, problem: Problem, config: Config, device: torch.device, processes: Processes
 ) -> dict[str, float]:
     """Accuracy on the held-out images, if there are any."""
     index = torch.from_numpy(problem.split.validation)
     if len(index) == 0:
         return {}
     dataset = problem.dataset
-    batches = image_batches(
-        dataset.train_images[index], dataset.mean, dataset.std, config.evaluation.batch_size, device
-    )
-    scores = probabilities(network, batches, _scorer(config, problem, device))
+    scores = _scores(network, dataset.train_images[index], problem, config, device, processes)
     return {"validation_accuracy": accuracy(scores, dataset.train_labels[index].numpy())}
 
 
 def _finish(
-    config: Config, run: RunFolder, problem: Problem, trainer: Trainer, device: torch.device
+    config: Config,
+    run: RunFolder,
+    problem: Problem,
+    trainer: Trainer,
+    device: torch.device,
+    processes: Processes,
 ) -> Result:
-    """Model, pseudo-labels, test numbers, result and report, in an order that a kill may interrupt anywhere."""
-    network = trainer.average
+    """Model, pseudo-labels, test numbers, result and report, in an order that a kill may interrupt anywhere.
+
+    All processes look at the images; the main one writes.
+    """
+    network, dataset = trainer.average, problem.dataset
     assert isinstance(network, Network)
-    save_model(run.model, SavedModel(_description(config, problem, trainer.method), network, problem.matrix))
-    _label_pool(run, problem, trainer, device)
-    result: Result = {
+    augment = Augment(config.augment, torch.tensor(dataset.mean), torch.tensor(dataset.std))
+    outputs = _pool(network, problem, augment, device, processes).unlabelled()
+    validation = _validation(network, problem, config, device, processes)
+    scores = None
+    if dataset.test_images is not None and dataset.test_labels is not None:
+        scores = _scores(network, dataset.test_images, problem, config, device, processes)
+    result: Result = {}
+    with together(processes):
+        if processes.is_main:
+            description = _description(config, problem, trainer.method)
+            save_model(run.model, SavedModel(description, network, problem.matrix))
+            _write_pool(run, problem, trainer, outputs)
+            result = _result(config, run, problem, trainer, validation.get("validation_accuracy"))
+            result |= _write_test(config, run, problem, scores)
+            run.write_result(result)
+            write_report([run.path], run.report_file, f"{config.method.name} on {dataset.name}")
+    return from_main(result, processes)
+
+
+def _result(
+    config: Config, run: RunFolder, problem: Problem, trainer: Trainer, validation_accuracy: float | None
+) -> Result:
+    return {
         "method": config.method.name,
-        "validation_accuracy": _validation(network, problem, config, device).get("validation_accuracy"),
+        "validation_accuracy": validation_accuracy,
         "test_accuracy": None,
         "test_error": None,
         "labels": len(problem.split.labelled),
@@ -283,12 +347,6 @@ def _finish(
         "run": str(run.path),
         "head": config.evaluation.head,
     }
-    evaluation = _test(config, run, problem, network, device)
-    if evaluation is not None:
-        result |= evaluation.summary()
-    run.write_result(result)
-    write_report([run.path], run.report_file, f"{config.method.name} on {problem.dataset.name}")
-    return result
 
 
 def _description(config: Config, problem: Problem, method: Method[Any]) -> ModelDescription:
@@ -310,32 +368,24 @@ def _description(config: Config, problem: Problem, method: Method[Any]) -> Model
 
 
 @torch.no_grad()
-def _label_pool(run: RunFolder, problem: Problem, trainer: Trainer, device: torch.device) -> None:
+def _write_pool(run: RunFolder, problem: Problem, trainer: Trainer, outputs: Outputs) -> None:
     """What the final model says of every unlabelled image; the method's own state stays as training left it."""
     split, dataset = problem.split, problem.dataset
-    augment = Augment(trainer.config.augment, torch.tensor(dataset.mean), torch.tensor(dataset.std))
-    outputs = _pool(trainer.average, problem, augment, device).unlabelled()
-    index = torch.arange(len(split.unlabelled), device=device)
+    index = torch.arange(len(split.unlabelled), device=outputs.logits.device)
     said = copy.deepcopy(trainer.method).pseudo_labels(outputs, index)
     truth = dataset.train_labels[torch.from_numpy(split.unlabelled)].numpy()
     paths = None if dataset.train_paths is None else [dataset.train_paths[i] for i in split.unlabelled]
     write_pool_labels(run.pseudo_labels_file, split.unlabelled, truth, said, paths)
 
 
-def _test(
-    config: Config, run: RunFolder, problem: Problem, network: nn.Module, device: torch.device
-) -> Evaluation | None:
+def _write_test(config: Config, run: RunFolder, problem: Problem, scores: NDArray[np.float32] | None) -> dict[str, Any]:
     """The test set is looked at once, at the end, and selects nothing."""
     dataset = problem.dataset
-    if dataset.test_images is None or dataset.test_labels is None:
-        return None
-    batches = image_batches(
-        dataset.test_images, dataset.mean, dataset.std, config.evaluation.batch_size, device
-    )
-    scores = probabilities(network, batches, _scorer(config, problem, device))
+    if scores is None or dataset.test_images is None or dataset.test_labels is None:
+        return {}
     truth = dataset.test_labels.numpy()
     evaluation = evaluate_probabilities(
         scores, truth, dataset.class_names, problem.groups.labels, config.evaluation.head
     )
     write_evaluation(run.path, evaluation, pick_samples(dataset.test_images, scores, truth))
-    return evaluation
+    return evaluation.summary()

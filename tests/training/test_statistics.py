@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 
+from semco.training.distributed import Processes
 from semco.training.statistics import FiniteWatch, Meters
 from semco.types import PseudoLabels, StepResult
 
@@ -66,7 +67,7 @@ def test_sums_survive_saving() -> None:
     first, second = Meters(GROUPS), Meters(GROUPS)
     nobody = torch.empty(0, dtype=torch.int64)
     first.add(result(1.0), nobody)
-    second.load(first.sums)
+    second.load(first.state(Processes()), Processes())
     for meters in (first, second):
         meters.add(result(5.0), nobody)
     assert first.line() == second.line() == {"loss": 3.0, "loss/supervised": 3.0}

@@ -21,6 +21,7 @@ from semco.files import atomic_path
 
 FORMAT = 1
 KEPT = 2
+Loaded = tuple[dict[str, Tensor], dict[str, Any]]  # tensors and state
 
 
 def checkpoint_path(folder: Path, step: int) -> Path:
@@ -43,7 +44,7 @@ def checkpoints(folder: Path) -> list[Path]:
     return sorted(folder.glob("step-*.safetensors"))
 
 
-def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+def load_checkpoint(folder: Path) -> Loaded | None:
     """Tensors and state of the newest readable checkpoint, or None where there is none."""
     found = checkpoints(folder)
     for path in reversed(found):
@@ -56,7 +57,7 @@ def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | 
     return None
 
 
-def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def _read(path: Path) -> Loaded:
     with safe_open(path, framework="pt") as file:
         state = json.loads(file.metadata()["semco"])
         if state["format"] != FORMAT:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
@@ -15,14 +15,15 @@ from semco.data.batches import Batches, Prefetch, generator
 from semco.errors import UserError
 from semco.methods.base import Forward, Method, Pool
 from semco.training import checkpoint as files
-from semco.training.distributed import Processes, any_process, average_buffers, sum_over_processes
+from semco.training.distributed import Processes, from_main, sum_over_processes, together
 from semco.training.ema import averaged_copy, decay_at, update_average
+from semco.training.exchange import StepExchange
 from semco.training.execution import choose_precision, compile_pays
 from semco.training.forward import NetworkForward
 from semco.training.optimiser import build_optimiser
 from semco.training.run_folder import RunFolder
 from semco.training.schedule import learning_rate
-from semco.training.signals import Interrupted, stop_request
+from semco.training.signals import Interrupted, StopRequest, stop_request
 from semco.training.statistics import FiniteWatch, Meters
 from semco.types import Batch, Progress, StepResult
 
@@ -68,16 +69,18 @@ class Rhythm:
 
 
 class Step(nn.Module):
-    """Network and method as one module: one call is one step's losses, so several processes can share gradients."""
+    """One step's losses as a module of the network's and the method's parameters, whose gradients processes share.
+
+    Their buffers are not in it: `StepExchange` knows better than `DistributedDataParallel` what to do with them.
+    """
 
     def __init__(self, network: nn.Module, method: Method[Any], forward: Forward) -> None:
         super().__init__()
-        self.network = network
-        self.method = method
-        self._run = forward
+        self.trained = nn.ParameterList([*network.parameters(), *method.parameters()])
+        self._compute, self._run = method.compute, forward
 
     def forward(self, batch: Batch, progress: Progress) -> StepResult:
-        return self.method.compute(batch, self._run, progress)
+        return self._compute(batch, self._run, progress)
 
 
 class Trainer:
@@ -113,6 +116,7 @@ class Trainer:
         self._rhythm = Rhythm.of(config)
         self._meters, self._watch = Meters(groups), FiniteWatch()
         self._step_module = self._build_step()
+        self._exchange = StepExchange(network, method, self._processes)
         self.step, self.seconds = 0, 0.0
 
     def _build_step(self) -> nn.Module:
@@ -125,9 +129,7 @@ class Trainer:
             network = torch.compile(network)  # type: ignore[assignment]
         forward = NetworkForward(network, self.average, training.target_views, precision)
         step = Step(self.network, self.method, forward)
-        if self._processes.several:
-            return nn.parallel.DistributedDataParallel(step, broadcast_buffers=False, find_unused_parameters=True)
-        return step
+        return nn.parallel.DistributedDataParallel(step) if self._processes.several else step
 
     def run(self) -> None:
         """From the last checkpoint, or the start, to the end."""
@@ -136,18 +138,21 @@ class Trainer:
         self.observer.on_start(self.step, total)
         self.network.train()
         self._clock = time.perf_counter() - self.seconds
-        with stop_request() as stop, Prefetch(self.batches, self.step, total) as batches:
+        with (
+            stop_request(patient=self._processes.several) as stop,
+            Prefetch(self.batches, self.step, total) as batches,
+        ):
             for batch, truth in batches:
                 self._refresh_when_due()
-                self._train(batch, truth)
+                self._train(batch, truth, stop)
                 self._log_when_due(total)
-                if any_process(stop.number is not None, self._processes, self._device):
+                if (signal := self._exchange.stop(stop.number)) is not None:
                     self._save()
-                    raise Interrupted(stop.number or 15, self.step)
+                    raise Interrupted(signal, self.step, self.run_folder.path)
                 if self._due(self._rhythm.save, total):
                     self._save()
 
-    def _train(self, batch: Batch, truth: Tensor) -> None:
+    def _train(self, batch: Batch, truth: Tensor, stop: StopRequest) -> None:
         """One step: losses, gradients, weights, average."""
         progress = self._progress()
         for group in self.optimiser.param_groups:
@@ -157,7 +162,8 @@ class Trainer:
         self._scaler.scale(result.total).backward()
         self._scaler.step(self.optimiser)
         self._scaler.update()
-        average_buffers([self.network, self.method], self._processes)
+        losses = self._exchange(result.losses, batch.unlabelled_index, stop.number)
+        result = replace(result, losses=losses)  # from here on the mean of all processes
         training = self.config.training
         update_average(self.average, self.network, decay_at(self.step, training.ema_decay, training.ema_warmup))
         self._meters.add(result, truth)
@@ -167,9 +173,10 @@ class Trainer:
             self._stop_if_diverged()
         self.observer.on_step(self.step)
 
-    def _progress(self) -> Progress:
+    def _progress(self, *, common: bool = False) -> Progress:
+        """The step's randomness: each process has its own, unless all do the same thing (``common``)."""
         training = self.config.training
-        key = (training.seed, self.step, self._processes.rank)
+        key = (training.seed, self.step, 0 if common else self._processes.rank)
         # A layer that draws from the global generator (dropout) is thereby a function of seed and step as well.
         torch.manual_seed(generator(*key, 1).initial_seed())
         return Progress(self.step, training.total_steps, training.steps_per_epoch, generator(*key, 2))
@@ -177,7 +184,7 @@ class Trainer:
     def _refresh_when_due(self) -> None:
         overridden = type(self.method).refresh is not Method.refresh
         if overridden and self.step % self.config.training.steps_per_epoch == 0:
-            self.method.refresh(self._pool(self.network), self._progress())
+            self.method.refresh(self._pool(self.network), self._progress(common=True))
             self.network.train()
 
     def _due(self, every: int, total: int) -> bool:
@@ -211,46 +218,52 @@ class Trainer:
         return float(self.optimiser.param_groups[0]["lr"])
 
     def _stop_if_diverged(self) -> None:
-        culprit = self._watch.culprit()
-        if culprit is None:
+        culprits = self._watch.culprits()
+        if culprits is None:
             return
-        name, step = culprit
+        names, step = culprits
         saved = files.checkpoints(self.run_folder.checkpoints)
         kept = f"the last good checkpoint is {saved[-1]}" if saved else "no checkpoint had been written yet"
         raise UserError(
-            f"loss term {name!r} became non-finite at step {step}; {kept}; "
+            f"loss {', '.join(names)} became non-finite at step {step}; {kept}; "
             f"train again with a lower optim.lr than {self.config.optim.lr:g}."
         )
 
     def _save(self) -> None:
         """Everything that a run needs to go on as if it had never stopped."""
         self._stop_if_diverged()
-        if not self._processes.is_main:
-            return
         tensors = {
             **files.prefixed("network", self.network.state_dict()),
             **files.prefixed("average", self.average.state_dict()),
             **files.prefixed("method", self.method.state_dict()),
             **files.prefixed("optimiser", files.optimiser_tensors(self.optimiser)),
-            **files.prefixed("meters", self._meters.sums),
+            **files.prefixed("meters", self._meters.state(self._processes)),
         }
         self.seconds = time.perf_counter() - self._clock
         state = {"seconds": self.seconds, "scaler": self._scaler.state_dict()}
-        files.save_checkpoint(self.run_folder.checkpoints, self.step, tensors, state)
+        with together(self._processes):
+            if self._processes.is_main:
+                files.save_checkpoint(self.run_folder.checkpoints, self.step, tensors, state)
 
     def _resume(self) -> None:
-        loaded = files.load_checkpoint(self.run_folder.checkpoints)
+        loaded = self._load()
         if loaded is None:
-            self.run_folder.cut_metrics(0)
             return
         tensors, state = loaded
         self.network.load_state_dict(files.below("network", tensors))
         self.average.load_state_dict(files.below("average", tensors))
         self.method.load_state_dict(files.below("method", tensors))
         files.load_optimiser(self.optimiser, files.below("optimiser", tensors))
-        self._meters.load(files.below("meters", tensors))
+        self._meters.load(files.below("meters", tensors), self._processes)
         if state["scaler"]:
             self._scaler.load_state_dict(state["scaler"])
         self.step, self.seconds = int(state["step"]), float(state["seconds"])
-        if self._processes.is_main:
-            self.run_folder.cut_metrics(self.step)
+
+    def _load(self) -> files.Loaded | None:
+        """The newest checkpoint as the main process reads it; what was logged after it is forgotten."""
+        loaded = None
+        with together(self._processes):
+            if self._processes.is_main:
+                loaded = files.load_checkpoint(self.run_folder.checkpoints)
+                self.run_folder.cut_metrics(0 if loaded is None else int(loaded[1]["step"]))
+        return from_main(loaded, self._processes)

@@ -11,11 +11,15 @@ import torch
 from torch import Tensor, nn
 
 from semco.data.views import Augment
+from semco.training.distributed import Processes, gather_rows
 from semco.types import Outputs
 
 
 class NetworkPool:
-    """`semco.methods.base.Pool`: outputs for labelled and unlabelled images, in the order of their indices."""
+    """`semco.methods.base.Pool`: outputs for labelled and unlabelled images, in the order of their indices.
+
+    Each of several processes runs its share of the images, and each gets all outputs.
+    """
 
     def __init__(
         self,
@@ -28,11 +32,13 @@ class NetworkPool:
         *,
         device: torch.device,
         batch_size: int = 512,
+        processes: Processes | None = None,
     ) -> None:
         self.labels = labels[labelled].to(device)
         self._network, self._augment, self._images = network, augment, images
         self._labelled, self._unlabelled = labelled, unlabelled
         self._device, self._batch_size = device, batch_size
+        self._processes = processes or Processes()
 
     def labelled(self) -> Outputs:
         return self._outputs(self._labelled)
@@ -43,16 +49,16 @@ class NetworkPool:
     @torch.no_grad()
     def _outputs(self, index: Tensor) -> Outputs:
         self._network.eval()
-        parts = list(self._batches(index))
+        parts = list(self._batches(index[self._processes.share(len(index))]))
         columns = ("features", "logits", "embedding", "rotation")
-        return Outputs(**{c: _join([getattr(part, c) for part in parts]) for c in columns})  # type: ignore[arg-type]
+        return Outputs(**{c: self._join([getattr(part, c) for part in parts]) for c in columns})  # type: ignore[arg-type]
 
     def _batches(self, index: Tensor) -> Iterator[Outputs]:
         for chunk in index.split(self._batch_size):
             images = self._images[chunk.to(self._images.device)].to(self._device)
             yield self._network(self._augment.plain(images))
 
-
-def _join(parts: list[Tensor | None]) -> Tensor | None:
-    present = [part for part in parts if part is not None]
-    return torch.cat(present) if present else None
+    def _join(self, parts: list[Tensor | None]) -> Tensor | None:
+        """One output of all batches of all processes."""
+        present = [part for part in parts if part is not None]
+        return gather_rows(torch.cat(present), self._processes) if present else None

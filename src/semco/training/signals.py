@@ -6,18 +6,18 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
 CAUGHT = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(Exception):  # noqa: N818 (not an error: the run is saved and can go on)
-    """A signal ended the run; everything up to ``step`` is saved."""
+    """A signal ended the run; everything up to ``step`` is saved in the folder ``run``."""
 
-    def __init__(self, number: int, step: int) -> None:
+    def __init__(self, number: int, step: int, run: Path) -> None:
         super().__init__(f"stopped by {signal.Signals(number).name} after step {step}")
-        self.number = number
-        self.step = step
+        self.number, self.step, self.run = number, step, run
 
     @property
     def exit_code(self) -> int:
@@ -25,21 +25,25 @@ class Interrupted(Exception):  # noqa: N818 (not an error: the run is saved and 
 
 
 class StopRequest:
-    """Which signal has come, if any. A second SIGINT interrupts at once."""
+    """Which signal has come, if any. A second SIGINT interrupts at once, unless the request is ``patient``."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, patient: bool = False) -> None:
         self.number: int | None = None
+        self._patient = patient
 
     def __call__(self, number: int, _frame: FrameType | None) -> None:
-        if self.number == signal.SIGINT and number == signal.SIGINT:
+        if self.number == signal.SIGINT and number == signal.SIGINT and not self._patient:
             raise KeyboardInterrupt
         self.number = number
 
 
 @contextmanager
-def stop_request() -> Iterator[StopRequest]:
-    """Catch the signals for the length of the block; only the main thread can, elsewhere nothing is caught."""
-    request = StopRequest()
+def stop_request(*, patient: bool = False) -> Iterator[StopRequest]:
+    """Catch the signals for the length of the block; only the main thread can, elsewhere nothing is caught.
+
+    One of several processes is patient: it hears of the same Ctrl-C from the terminal and from torchrun.
+    """
+    request = StopRequest(patient=patient)
     if threading.current_thread() is not threading.main_thread():
         yield request
         return

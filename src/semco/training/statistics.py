@@ -1,6 +1,6 @@
 """What is worth logging, summed on the device; the host reads it once a log line.
 
-Shapes: U unlabelled images, K classes.
+Shapes: U unlabelled images, K classes, P processes.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from semco.training.distributed import Processes, gather, pack, unpack
 from semco.types import PseudoLabels, StepResult
 
 # Rows of a pseudo-label table: what the image truly shows is a class of its own, one of a group, or not known.
@@ -80,8 +81,25 @@ class Meters:
         self.sums = {}
         return described
 
-    def load(self, sums: Mapping[str, Tensor]) -> None:
-        self.sums = {name: value.to(self._groups.device) for name, value in sums.items()}
+    def state(self, processes: Processes) -> dict[str, Tensor]:
+        """The sums of every process, by name: (P, ...)."""
+        if not self.sums:
+            return {}
+        names, values = list(self.sums), list(self.sums.values())
+        rows = [unpack(row, values) for row in gather(pack(values), processes)]
+        return {name: torch.stack([row[i] for row in rows]) for i, name in enumerate(names)}
+
+    def load(self, state: Mapping[str, Tensor], processes: Processes) -> None:
+        """Take up one's own sums; where the number of processes has changed, an even share of all."""
+        placed = {name: rows.to(self._groups.device) for name, rows in state.items()}
+        self.sums = {name: _own(rows, processes) for name, rows in placed.items()}
+
+
+def _own(rows: Tensor, processes: Processes) -> Tensor:
+    """Of sums (P, ...): scalars are means over images and steps, tables are counts of images."""
+    if len(rows) == processes.world_size:
+        return rows[processes.rank]
+    return rows.mean(0) if rows.ndim == 1 else rows.sum(0) / processes.world_size
 
 
 class FiniteWatch:
