@@ -13,7 +13,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 # A file may import from its own room and from earlier ones.
 ROOMS = (
     "errors", "files", "types", "config", "data", "labels", "models", "pseudo_labels", "losses", "methods",
-    "training", "evaluation", "report", "recipes", "experiment", "estimator", "bench", "cli",
+    "training", "evaluation", "report", "recipes", "experiment", "comparison", "estimator", "bench", "cli",
     "__init__", "__main__",
 )  # fmt: skip
 every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
