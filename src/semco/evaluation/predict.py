@@ -25,6 +25,8 @@ from semco.evaluation.model_file import ModelDescription, SavedModel, load_model
 from semco.evaluation.predictions import Head, probabilities
 from semco.evaluation.results import image_batches
 from semco.files import atomic_path
+from semco.training.distributed import Processes
+from semco.training.execution import choose_device
 
 BATCH = 256
 
@@ -51,14 +53,15 @@ def predict_images(
     paths: Sequence[Path],
     head: Head | None = None,
     report: Report | None = None,
-    device: torch.device | str = "cpu",
+    device: str = "auto",
 ) -> Predictions:
     """Predict files and whole folders of images; ``folder`` is a run or its ``model/`` folder.
 
     Images are made square as a data set of folders is read: upright, the centre, the shorter side resized.
     """
-    model = load_model(find_model(folder), device)
     files = expand(paths)
+    where = choose_device(device, Processes.from_environment())
+    model = load_model(find_model(folder), where)
     rows: list[Row] = []
     skipped: list[str] = []
     for start in range(0, len(files), BATCH):
@@ -66,7 +69,7 @@ def predict_images(
         read = list(_decoded(block, model.description))
         skipped += [f"{file} ({image})" for file, image in zip(block, read, strict=True) if isinstance(image, str)]
         good = [(file, image) for file, image in zip(block, read, strict=True) if not isinstance(image, str)]
-        rows += _rows(model, [f for f, _ in good], [i for _, i in good], head, device)
+        rows += _rows(model, [f for f, _ in good], [i for _, i in good], head, where)
         if report is not None:
             report("predicting", start + len(block), len(files))
     if not rows:
@@ -126,7 +129,7 @@ def _rows(
     files: Sequence[Path],
     images: Sequence[Tensor],
     head: Head | None,
-    device: torch.device | str,
+    device: torch.device,
 ) -> list[Row]:
     if not files:
         return []

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import torch
 
 import semco.methods  # noqa: F401 (so that the run's method section can be read)
 from semco.data.datasets import Dataset, Report
@@ -14,23 +13,24 @@ from semco.errors import UserError
 from semco.evaluation.model_file import SavedModel, load_model
 from semco.evaluation.predictions import Head, probabilities
 from semco.evaluation.results import Evaluation, evaluate_probabilities, image_batches
+from semco.training.distributed import Processes
+from semco.training.execution import choose_device
 from semco.training.run_folder import RunFolder
 
 
-def evaluate_run(
-    run: Path, head: Head | None = None, report: Report | None = None, device: torch.device | str = "cpu"
-) -> Evaluation:
+def evaluate_run(run: Path, head: Head | None = None, report: Report | None = None, device: str = "auto") -> Evaluation:
     """Numbers of ``head`` (the run's own if None) on the test images."""
     folder = RunFolder.open(run)
     config = folder.config()
-    model = load_model(folder.model, device)
+    where = choose_device(device, Processes.from_environment())
+    model = load_model(folder.model, where)
     dataset = load(config.data, report)
     images, labels = dataset.test_images, dataset.test_labels
     if images is None or labels is None:
         raise UserError(f"the data of {run} ({config.data.source}) has no test images to evaluate on.")
     _check_same_data(run, model, dataset)
     description = model.description
-    batches = image_batches(images, description.mean, description.std, config.evaluation.batch_size, device)
+    batches = image_batches(images, description.mean, description.std, config.evaluation.batch_size, where)
     scores = probabilities(model.network, batches, model.scorer(head))
     groups = np.asarray(description.groups)
     return evaluate_probabilities(scores, labels.numpy(), description.class_names, groups, head or description.head)

@@ -1,0 +1,172 @@
+"""The page: whole, self-contained, safe, and made from whatever a run has written."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from semco.errors import UserError
+from semco.report import write_report
+
+VOID = {"meta", "img", "br", "link", "hr", "input"}
+NASTY = ("<script>alert(1)</script>", "$5 & $x^{", "_hidden", '"quoted"', "汉字 é", "a" * 60, "shirt", "b", "c", "d")
+
+
+class Page(HTMLParser):
+    """Collects tags and ids, and fails on tags that do not nest."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.text: list[str] = []
+        self._open: list[str] = []
+        self.feed(text)
+        assert not self._open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        values = dict(attrs)
+        self.ids += [values["id"] or ""] if "id" in values else []
+        self.links += [v or "" for k, v in attrs if k in ("src", "href", "xlink:href")]
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self._open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def _page(runs: list[Path], out: Path) -> tuple[Page, str]:
+    assert write_report(runs, out, "A title") == out
+    text = out.read_text(encoding="utf-8")
+    return Page(text), text
+
+
+def test_a_finished_run_shows_every_section(make_run, tmp_path: Path) -> None:
+    page, text = _page([make_run("semco"), make_run("supervised")], tmp_path / "report.html")
+    for heading in (
+        "The runs side by side",
+        "Learning",
+        "What the class names mean",
+        "Pseudo-labels",
+        "Where it errs",
+        "Some of its answers",
+        "Class by class",
+        "Do it again",
+    ):
+        assert f"<h2>{heading}</h2>" in text
+    assert page.tags.count("svg") == 2 + 4 + 1  # learning, pseudo-labels of two heads, confusion
+    assert page.tags.count("img") == 24 + 8
+    assert "→ boot (head noun)" in text
+    assert "40 labels (4 of each class)" in text
+
+
+def test_the_page_needs_nothing_else(make_run, tmp_path: Path) -> None:
+    page, text = _page([make_run("semco")], tmp_path / "report.html")
+    assert "script" not in page.tags
+    assert all(link.startswith(("data:image/png;base64,", "#")) for link in page.links)
+    outside = re.sub(r'xmlns(:xlink)?="[^"]*"', "", text)
+    assert "http" not in outside.replace("http-equiv", "")
+    assert "default-src 'none'" in text
+
+
+def test_ids_are_unique_and_every_reference_is_there(make_run, tmp_path: Path) -> None:
+    page, text = _page([make_run("semco"), make_run("fixmatch")], tmp_path / "report.html")
+    assert len(set(page.ids)) == len(page.ids)
+    used = set(re.findall(r"url\(#([^)]+)\)", text)) | {link[1:] for link in page.links if link[:1] == "#"}
+    assert used <= set(page.ids)
+
+
+def test_class_names_are_text_whatever_they_hold(make_run, tmp_path: Path) -> None:
+    page, _ = _page([make_run("semco", names=NASTY)], tmp_path / "report.html")
+    assert "script" not in page.tags
+    for name in NASTY:
+        assert any(name in text for text in page.text), name
+
+
+def test_the_subject_is_not_the_baseline(make_run, tmp_path: Path) -> None:
+    _, text = _page([make_run("supervised"), make_run("semco")], tmp_path / "report.html")
+    assert 'class="verdict">SemCo names' in text
+    assert "Beside it: Supervised" in text
+
+
+def test_a_killed_run_says_so_and_shows_its_curves(make_run, tmp_path: Path) -> None:
+    page, text = _page([make_run("semco", killed_at=340)], tmp_path / "report.html")
+    assert "340 of 1,000 steps" in text
+    assert "semco resume" in text
+    assert "of the validation images right so far" in text
+    assert page.tags.count("svg") == 2 + 4
+    assert "Where it errs" not in text
+
+
+@pytest.mark.parametrize("missing", ["labels.json", "metrics.jsonl", "result.json", "evaluation.json"])
+def test_any_file_may_be_missing(make_run, tmp_path: Path, missing: str) -> None:
+    folder = make_run("semco")
+    (folder / missing).unlink()
+    _page([folder], tmp_path / "report.html")
+
+
+def test_a_run_that_has_only_begun(make_run, tmp_path: Path) -> None:
+    folder = make_run("semco")
+    for file in folder.iterdir():
+        if file.name != "config.yaml":
+            file.unlink()
+    page, text = _page([folder], tmp_path / "report.html")
+    assert "has not been judged on any image yet" in text
+    assert "svg" not in page.tags
+
+
+def test_names_without_vectors_have_no_meaning_section(make_run, tmp_path: Path) -> None:
+    folder = make_run("supervised")
+    labels = json.loads((folder / "labels.json").read_text())
+    labels |= {"terms": [], "routes": [], "source": "none", "eps": 0.0, "groups": list(range(10))}
+    (folder / "labels.json").write_text(json.dumps(labels))
+    _, text = _page([folder], tmp_path / "report.html")
+    assert "What the class names mean" not in text
+    assert "Right group" not in text
+
+
+def test_repeats_are_told_as_seeds(make_run, tmp_path: Path) -> None:
+    _, text = _page([make_run("semco", seed) for seed in range(3)], tmp_path / "report.html")
+    assert "over 3 seeds" in text
+    assert "<small>seed 0</small>" in text
+
+
+def test_the_same_runs_give_the_same_page(make_run, tmp_path: Path) -> None:
+    runs = [make_run("semco"), make_run("fixmatch")]
+    assert _page(runs, tmp_path / "a.html")[1] == _page(runs, tmp_path / "b.html")[1]
+
+
+def test_many_classes_are_drawn_without_their_names(make_run, tmp_path: Path) -> None:
+    folder, count = make_run("semco"), 60
+    evaluation = json.loads((folder / "evaluation.json").read_text())
+    evaluation |= {
+        "groups": list(range(count)),
+        "confusion": [[int(i == j) for j in range(count)] for i in range(count)],
+    }
+    (folder / "evaluation.json").write_text(json.dumps(evaluation))
+    names = [f"class {k}" for k in range(count)]
+    labels = json.loads((folder / "labels.json").read_text()) | {"names": names, "groups": list(range(count))}
+    (folder / "labels.json").write_text(json.dumps(labels))
+    page, text = _page([folder], tmp_path / "report.html")
+    assert page.tags.count("svg") == 7
+    svg = text[text.index("Confusion matrix of the test images") :]
+    assert "class 7" not in svg[: svg.index("</svg>")]
+
+
+def test_a_report_about_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="at least one run"):
+        write_report([], tmp_path / "report.html")

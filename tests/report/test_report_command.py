@@ -1,0 +1,33 @@
+"""``semco report`` over run folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+from typer.testing import CliRunner
+
+from semco.cli.report import report
+
+
+def _app() -> typer.Typer:
+    app = typer.Typer()
+    app.command()(report)
+    return app
+
+
+def test_the_page_goes_into_the_first_run(make_run) -> None:
+    folder = make_run("semco")
+    told = CliRunner().invoke(_app(), [str(folder)])
+    assert told.exit_code == 0
+    assert "<h1>SemCo on fashion-mini</h1>" in (folder / "report.html").read_text(encoding="utf-8")
+    assert "report.html" in told.stdout
+
+
+def test_several_runs_into_a_file_of_choice(make_run, tmp_path: Path) -> None:
+    out = tmp_path / "deep" / "page.html"
+    runs = [str(make_run("semco")), str(make_run("fixmatch", killed_at=200))]
+    told = CliRunner().invoke(_app(), [*runs, "--out", str(out), "--title", "Two <runs>"])
+    assert told.exit_code == 0
+    assert "<h1>Two &lt;runs&gt;</h1>" in out.read_text(encoding="utf-8")
+    assert "0 of 1" in told.stdout

@@ -1,0 +1,82 @@
+"""Tables of results, by hand."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+from rich.table import Table
+
+from semco.evaluation.results import evaluate_probabilities
+from semco.report import summary_table
+from semco.report.runs import read_run
+from semco.report.tables import accuracy_text, duration_text, evaluation_tables, standard_error, summary_rows
+
+
+def _set_accuracy(folder: Path, value: float) -> Path:
+    file = folder / "result.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"test_accuracy": value}))
+    return folder
+
+
+def _text(table: Table) -> str:
+    console = Console(file=StringIO(), width=120)
+    console.print(table)
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
+def test_standard_error_by_hand() -> None:
+    # Deviations -1, 0, 1: sample variance 1, so 1 / sqrt(3).
+    assert standard_error([1.0, 2.0, 3.0]) == pytest.approx(1 / 3**0.5)
+    assert standard_error([0.5]) is None
+    assert standard_error([]) is None
+
+
+def test_seeds_make_one_row_with_their_error(make_run) -> None:
+    folders = [_set_accuracy(make_run("semco", s), a) for s, a in ((0, 0.7), (1, 0.8), (2, 0.9))]
+    (row,) = summary_rows([read_run(folder) for folder in folders])
+    assert (row.name, row.runs, row.finished, row.labels) == ("SemCo", 3, 3, 40)
+    assert row.accuracy == pytest.approx(0.8)
+    assert row.accuracy_text == "80.0 ± 5.8 %"
+
+
+def test_unfinished_runs_are_counted_but_not_averaged(make_run) -> None:
+    folders = [_set_accuracy(make_run("semco", 0), 0.7), make_run("semco", 1, killed_at=100)]
+    (row,) = summary_rows([read_run(folder) for folder in folders])
+    assert (row.runs, row.finished, row.accuracy, row.seconds) == (2, 1, 0.7, 150.0)
+    assert "1 of 2" in _text(summary_table(folders))
+
+
+def test_the_terminal_table(make_run) -> None:
+    text = _text(summary_table([_set_accuracy(make_run("semco"), 0.8123), make_run("fixmatch", killed_at=20)]))
+    assert "SemCo" in text
+    assert "81.2 %" in text
+    assert "2 min 30 s" in text
+    assert "–" in text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(None, "–"), (3.4, "3 s"), (59.6, "1 min 00 s"), (151, "2 min 31 s"), (11100, "3 h 05 min")]
+)
+def test_durations(seconds: float | None, text: str) -> None:
+    assert duration_text(seconds) == text
+
+
+def test_accuracies() -> None:
+    assert accuracy_text(None) == "–"
+    assert accuracy_text(0.7836) == "78.4 %"
+
+
+def test_the_tables_of_an_evaluation() -> None:
+    names = ("[red]", "coat", "bag")
+    evaluation = evaluate_probabilities(np.eye(3), np.array([0, 1, 1]), names, np.array([0, 0, 1]))
+    overall, classes, groups = (_text(table) for table in evaluation_tables(evaluation))
+    assert "66.7 %" in overall
+    assert "[red]" in classes
+    assert "50.0 %" in classes
+    assert "[red] + coat" in groups
