@@ -61,7 +61,7 @@ class TestLabels:
             make_split(labels, DataConfig(labels_per_class=4), seed=0, class_names=("cat", "dog"))
 
     def test_class_without_labels_names_the_class(self) -> None:
-        with pytest.raises(UserError, match="class 'emu' has 0 labelled images"):
+        with pytest.raises(UserError, match="class 'emu' has no labelled image"):
             make_split(torch.tensor([0, 1, 1]), DataConfig(), seed=0, class_names=("cat", "dog", "emu"))
 
     @pytest.mark.parametrize("labels", [[-1, -1], [0, 0]])

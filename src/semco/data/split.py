@@ -106,8 +106,10 @@ def _label_counts(config: DataConfig, available: Index, names: Sequence[str], se
     elif config.labels is not None:
         wanted = _spread(config.labels, classes, seed)
     else:
-        wanted = np.maximum(available, 1)
+        wanted = available
     for name, want, have in zip(names, wanted, available, strict=True):
+        if have == 0:
+            raise UserError(f"class {name!r} has no labelled image: label some, or leave it out by data.classes.")
         if want > have:
             raise UserError(
                 f"class {name!r} has {have} labelled images, but {want} are asked for: ask for fewer labels."
