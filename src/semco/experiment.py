@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,6 @@ from semco.labels.groups import Groups, group
 from semco.methods import build_method
 from semco.methods.base import Method
 from semco.models import Network, build_network
-from semco.pseudo_labels import solve_scale
 from semco.report import write_report
 from semco.training.distributed import Processes, from_main, gather_rows, process_group, together
 from semco.training.execution import choose_device, prepare_network
@@ -45,9 +44,6 @@ from semco.training.loop import Observer, Silent, Trainer
 from semco.training.pool import NetworkPool
 from semco.training.run_folder import RunFolder
 from semco.types import Outputs, Task
-
-# A perfect prediction's mean group score by which the semantic head's softmax is scaled for prediction.
-PERFECT_SCORE = 0.9
 
 Result = dict[str, Any]
 
@@ -64,6 +60,7 @@ def train(
     with process_group(processes):
         path = from_main(_path_of_run(config, out, processes), processes)
         if from_main(_was_begun(path, config, processes), processes):
+            watching.on_message("a process had died: all start again from the last checkpoint")
             return _go_on(path, processes, watching)
         with together(processes):
             device = choose_device(config.training.device, processes)
@@ -125,7 +122,7 @@ class Problem:
     labels: LabelEmbeddings | None  # None: no vectors for these names, and the method does without
     groups: Groups
     matrix: Tensor  # (K, d), the semantic head's targets
-    scale: float | None
+    scale: float | None = None  # of the cosines when the semantic head predicts
 
     def task(self) -> Task:
         known = self.dataset.train_labels[torch.from_numpy(self.split.labelled)]
@@ -151,10 +148,8 @@ def prepare(config: Config, run: RunFolder | None, observer: Observer, dataset: 
     semantic = "semantic" in Method.registry[config.method.name].heads
     labels, groups = _label_prior(config, dataset.class_names, semantic, observer)
     matrix = _targets(config, labels, dataset.num_classes)
-    scale = (
-        solve_scale(matrix, torch.from_numpy(groups.labels), PERFECT_SCORE, dataset.class_names) if semantic else None
-    )
-    return Problem(dataset, split, labels, groups, matrix, scale)
+    problem = Problem(dataset, split, labels, groups, matrix)
+    return replace(problem, scale=build_method(config.method, problem.task()).scale)
 
 
 def _label_prior(

@@ -57,7 +57,18 @@ class Method(nn.Module, ABC, Generic[C]):
     """What a semi-supervised method adds: which views, which heads, which losses.
 
     A subclass is known to the registry by ``name``. What evolves during training lives in registered buffers, which
-    the loop moves, averages over processes and saves; trainable parts of its own are ordinary parameters.
+    the loop moves and saves; trainable parts of its own are ordinary parameters, and each takes part in every step.
+
+    Of several processes each sees its own part of a step's images; afterwards the buffers are brought together by
+    kind, so that no method knows of processes:
+
+    - floating-point: the mean, right for moving averages of batch means (running distributions, thresholds);
+    - named in ``per_image_buffers``: a row for each unlabelled image, of which a step changes only those of its own
+      images; each row is taken from the process that saw the image (memory banks, ensembled predictions);
+    - other numbers: the greatest, right for counters of steps;
+    - registered with ``persistent=False``: left alone and not saved, for constants made from the task.
+
+    Parts of a method (threshold policies) declare their own ``per_image_buffers`` in the same way.
     """
 
     name: ClassVar[str]
@@ -65,6 +76,9 @@ class Method(nn.Module, ABC, Generic[C]):
     Config: ClassVar[type[MethodConfig]]
     views: ClassVar[ViewCounts] = ViewCounts()
     heads: ClassVar[tuple[Head, ...]] = ("one_hot",)
+    # Of the cosines when the semantic head predicts, softmax(scale * cos); a method with such a head sets it.
+    scale: float | None = None
+    per_image_buffers: ClassVar[tuple[str, ...]] = ()
     registry: ClassVar[dict[str, type[Method[MethodConfig]]]] = {}
 
     def __init_subclass__(cls, **kwargs: object) -> None:

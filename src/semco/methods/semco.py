@@ -51,9 +51,10 @@ class SemCo(Method[SemCoConfig]):
 
     def __init__(self, config: SemCoConfig, task: Task) -> None:
         super().__init__(config, task)
-        self.register_buffer("matrix", task.embeddings.clone())
-        self.register_buffer("assignment", pl.group_assignment(task.groups))
+        self.register_buffer("matrix", task.embeddings.clone(), persistent=False)
+        self.register_buffer("assignment", pl.group_assignment(task.groups), persistent=False)
         self.rule = _scoring_rule(config, task)
+        self.scale = self.rule.scale
         self.one_hot_policy = pl.FixedThreshold(config.tau_o)
         self.semantic_policy = pl.FixedThreshold(config.tau_e)
 

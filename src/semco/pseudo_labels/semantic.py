@@ -34,7 +34,10 @@ class Scores:
 
 
 class ScoringRule(Protocol):
-    """The replaceable part of the semantic head's pseudo-labels."""
+    """The replaceable part of the semantic head's pseudo-labels; ``scale`` is that of its class scores."""
+
+    @property
+    def scale(self) -> float: ...
 
     def scores(self, cosines: Tensor, assignment: Tensor) -> Scores:
         """Cosines (U, K) between predictions and M, and A (K, Q) -> `Scores`."""
@@ -66,6 +69,8 @@ class PaperScoring:
 class ReferenceScoring:
     """The authors' released code: a group scores the mean of its raw cosines, class scores are softmax(cos)
     without a scale, and the label is the best class inside the winning group."""
+
+    scale: float = 1.0
 
     def scores(self, cosines: Tensor, assignment: Tensor) -> Scores:
         groups = (cosines @ assignment) / assignment.sum(dim=0)

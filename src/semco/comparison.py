@@ -1,0 +1,160 @@
+"""A fair comparison: the same splits, initial weights and views for every method, one cell a method and seed.
+
+Each cell is a run in a process of its own, so that one that fails stops nothing else; a finished cell is skipped when
+the comparison is started again, and a broken one goes on where it was.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from semco.config import Config, merge
+from semco.errors import UserError
+from semco.files import write_text
+from semco.methods import Method
+from semco.recipes import RECIPES, configure
+from semco.training.run_folder import RunFolder
+
+# Columns of the CSV, beside the cell's variant and seed; each is a field of result.json.
+COLUMNS = (
+    "method",
+    "test_accuracy",
+    "test_error",
+    "validation_accuracy",
+    "group_accuracy",
+    "labels",
+    "steps",
+    "seconds",
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of the comparison."""
+
+    variant: str
+    seed: int
+    config: Config
+    run: RunFolder
+
+    @property
+    def name(self) -> str:
+        return f"{self.variant}, seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a cell ended: its result, or in one line why there is none."""
+
+    cell: Cell
+    result: Mapping[str, Any] | None
+    problem: str = ""
+
+
+def make_cells(
+    variants: Sequence[str], seeds: Sequence[int], out: Path, options: Mapping[str, Any], settings: Sequence[str] = ()
+) -> list[Cell]:
+    """Every variant with every seed; a variant is a method or a recipe, and everything else is equal."""
+    for name in variants:
+        if name not in Method.registry and name not in RECIPES:
+            known = sorted({*Method.registry, *RECIPES})
+            raise UserError(f"{name!r} is neither a method nor a recipe. Known: {', '.join(known)}.")
+    cells = []
+    for name in variants:
+        for seed in seeds:
+            own = {"training": {"seed": seed}} | ({"method": {"name": name}} if name in Method.registry else {})
+            recipe = None if name in Method.registry else name
+            config = configure(recipe, options=merge(options, own), settings=settings)
+            cells.append(Cell(name, seed, config, RunFolder(out / f"{name}-seed{seed}")))
+    for cell in cells:
+        _refuse_other_settings(cell)
+    return cells
+
+
+def _refuse_other_settings(cell: Cell) -> None:
+    """A folder of an earlier comparison counts only if it was made with the same configuration."""
+    if cell.run.config_file.exists() and cell.run.config() != cell.config:
+        raise UserError(
+            f"{cell.run.path} was made with another configuration; choose another folder with --out or remove it."
+        )
+
+
+def run_cells(cells: Sequence[Cell], jobs: int, done: Callable[[Outcome], None]) -> list[Outcome]:
+    """Run what is not finished, ``jobs`` at a time; ``done`` is told of each cell as it ends."""
+
+    def work(cell: Cell) -> Outcome:
+        outcome = _run_cell(cell, jobs)
+        done(outcome)
+        return outcome
+
+    with ThreadPoolExecutor(max_workers=jobs) as workers:
+        return list(workers.map(work, cells))
+
+
+def _run_cell(cell: Cell, jobs: int) -> Outcome:
+    if not cell.run.finished():
+        threads = max(1, (os.cpu_count() or 1) // jobs)
+        environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+        ended = subprocess.run(_command(cell), capture_output=True, text=True, env=environment, check=False)
+        if ended.returncode != 0:
+            lines = [line for line in ended.stderr.splitlines() if line.strip()]
+            return Outcome(cell, None, lines[-1] if lines else f"exit code {ended.returncode}")
+    return Outcome(cell, cell.run.result())
+
+
+def _command(cell: Cell) -> list[str]:
+    semco = [sys.executable, "-m", "semco"]
+    if cell.run.config_file.exists():
+        return [*semco, "resume", str(cell.run.path)]
+    file = cell.run.path.with_suffix(".yaml")
+    write_text(file, cell.config.to_yaml())
+    return [*semco, "train", "--config", str(file), "--out", str(cell.run.path)]
+
+
+def write_csv(outcomes: Sequence[Outcome], file: Path) -> None:
+    """One row a finished cell."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(["variant", "seed", *COLUMNS])
+    for outcome in outcomes:
+        if outcome.result is not None:
+            writer.writerow([outcome.cell.variant, outcome.cell.seed, *(outcome.result.get(c) for c in COLUMNS)])
+    write_text(file, text.getvalue())
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Accuracy of a variant minus that of the first one, paired by seed."""
+
+    variant: str
+    seeds: int
+    mean: float
+    standard_error: float | None
+
+
+def paired_differences(outcomes: Sequence[Outcome], field: str = "test_accuracy") -> list[Difference]:
+    """Each variant against the first, over the seeds that both have finished."""
+    by_variant: dict[str, dict[int, float]] = {}
+    for outcome in outcomes:
+        if outcome.result is not None and outcome.result.get(field) is not None:
+            by_variant.setdefault(outcome.cell.variant, {})[outcome.cell.seed] = float(outcome.result[field])
+    first, *others = by_variant or [""]
+    differences = []
+    for name in others:
+        common = sorted(by_variant[first].keys() & by_variant[name].keys())
+        values = [by_variant[name][seed] - by_variant[first][seed] for seed in common]
+        if values:
+            error = stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
+            differences.append(Difference(name, len(values), fmean(values), error))
+    return differences
