@@ -165,7 +165,7 @@ def test_many_unknown_names_make_a_short_error(store: VectorStore) -> None:
 
 @pytest.mark.parametrize("names", [[""], ["dog", "  "], []])
 def test_empty_names(store: VectorStore, names: list[str]) -> None:
-    with pytest.raises(UserError, match="is empty|no class names"):
+    with pytest.raises(UserError, match=r"is empty|no class names"):
         Lookup(store).find_all(names)
 
 

@@ -20,14 +20,10 @@ def label_source(config: LabelsConfig) -> LabelSource:
         if config.encoder is None:
             raise UserError("labels.source = 'encoder' needs labels.encoder, a folder or hub name.")
         return EncoderSource(config.encoder, config.prompts)
-    from semco.labels.sources import AttributeSource, MatrixSource, StoreSource
-    from semco.labels.store import VectorStore, bundled_store
+    from semco.labels.sources import AttributeSource, MatrixSource, store_source
 
-    if config.source == "bundled":
-        return StoreSource(bundled_store(), "bundled store", config.aliases)
-    if config.source == "store":
-        path = _path(config)
-        return StoreSource(VectorStore.open(path), f"store {path.name}", config.aliases)
+    if config.source in ("bundled", "store"):
+        return store_source(None if config.source == "bundled" else _path(config), config.aliases)
     if config.source == "attributes":
         return AttributeSource(_path(config), config.dim)
     return MatrixSource(_path(config))

@@ -22,6 +22,7 @@ from semco.data.class_names import CIFAR100
 from semco.errors import UserError
 from semco.labels.embeddings import LabelEmbeddings
 from semco.labels.lookup import check_names
+from semco.labels.sources import twins, unit
 from semco.labels.store import unit_rows
 from semco.labels.tune import eps_for_share
 
@@ -49,7 +50,7 @@ class EncoderSource:
         reference = self._raw(encode, CIFAR100)
         centre = reference.mean(axis=0, keepdims=True)
         eps = eps_for_share(unit_rows(reference - centre))
-        matrix = unit_rows(self._raw(encode, names) - centre)
+        matrix = unit(self._raw(encode, names) - centre, names, self.model)
         return LabelEmbeddings(
             names=tuple(names),
             matrix=matrix,
@@ -58,6 +59,7 @@ class EncoderSource:
             source=f"text encoder {self.model} ({matrix.shape[1]}-d); eps {eps:.3f}"
             " for the paper's share of neighbours among CIFAR-100's names",
             default_eps=eps,
+            notes=twins(names, matrix),
         )
 
     def _raw(self, encode: TextEncoder, names: Sequence[str]) -> NDArray[np.float32]:

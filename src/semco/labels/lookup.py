@@ -193,7 +193,7 @@ class Lookup:
         matches = [self.find(name) for name in names]
         missing = [name for name, match in zip(names, matches, strict=True) if match is None]
         if missing:
-            raise UserError(self._not_found(missing))
+            raise UserError(self.not_found(missing))
         return self._kept_apart([match for match in matches if match is not None])
 
     def unused_aliases(self, names: Sequence[str]) -> list[str]:
@@ -242,7 +242,8 @@ class Lookup:
         found = max((_MEAN.find(key, self.known) for key in spellings(match.name)), key=len)
         return Match(match.name, found, _MEAN.route, match.name) if len(found) > 1 else None
 
-    def _not_found(self, missing: Sequence[str]) -> str:
+    def not_found(self, missing: Sequence[str]) -> str:
+        """What to tell about names that have no match."""
         explained = "; ".join(f"class name {self._unknown(name)}" for name in missing[:MISSING_SHOWN])
         more = len(missing) - MISSING_SHOWN
         rest = f"; and {more} more: {', '.join(map(_short, missing[MISSING_SHOWN:][:20]))}" if more > 0 else ""

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import shake_256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +21,11 @@ from numpy.typing import NDArray
 from semco.errors import UserError, nearest
 from semco.labels.embeddings import LabelEmbeddings, Matrix
 from semco.labels.lookup import Lookup, Match, check_names, spellings
-from semco.labels.store import VectorStore, unit_rows
+from semco.labels.store import VectorStore, bundled_store, unit_rows
 from semco.labels.tables import NamedRows, read_rows
-from semco.labels.tune import eps_for_share
+from semco.labels.tune import distances, eps_for_share
 
+SAME = 1e-6  # cosine distance below which two vectors are one
 TURN = 0.98  # cosine between a term's vector and that of a class that shares the term with another
 
 
@@ -48,10 +50,26 @@ class StoreSource:
             notes=(*notes, *unused),
         )
 
+    def find(self, name: str) -> Match | None:
+        """One name by itself."""
+        return self.lookup.find(name)
+
+    def nearest(self, match: Match, n: int) -> list[tuple[str, float]]:
+        """The terms nearest to a match, without its own."""
+        near = self.store.nearest(self._vector(match), n + len(match.terms)) if n else []
+        return [(term, cosine) for term, cosine in near if term not in match.terms][:n]
+
     def _vector(self, match: Match) -> NDArray[np.float32]:
         """(d,)"""
         mean = unit_rows(self.store.vectors(match.terms).mean(axis=0, keepdims=True))[0]
         return turned(mean, match.name) if match.turned else mean
+
+
+def store_source(folder: Path | None, aliases: Mapping[str, str] | None = None) -> StoreSource:
+    """The store in a folder, or the bundled one."""
+    if folder is None:
+        return StoreSource(bundled_store(), "bundled store", aliases)
+    return StoreSource(VectorStore.open(folder), f"store {folder.name}", aliases)
 
 
 def turned(vector: NDArray[np.float32], name: str) -> NDArray[np.float32]:
@@ -106,7 +124,7 @@ def _from_rows(
 ) -> LabelEmbeddings:
     check_names(names)
     places = row_places(names, rows)
-    matrix = _unit(vectors[places], names, rows.path)
+    matrix = unit(vectors[places], names, str(rows.path))
     eps = eps_for_share(matrix)
     return LabelEmbeddings(
         names=tuple(names),
@@ -115,17 +133,29 @@ def _from_rows(
         routes=(f"{route} by {'order' if rows.names is None else 'name'}",) * len(names),
         source=f"{title}; eps {eps:.3f} for the paper's share of neighbours",
         default_eps=eps,
+        notes=twins(names, matrix),
     )
 
 
-def _unit(vectors: NDArray[np.float64], names: Sequence[str], path: Path) -> Matrix:
+def unit(vectors: NDArray[np.floating[Any]], names: Sequence[str], source: str) -> Matrix:
     """(K, d) L2-normalised; a row without a direction cannot be a target."""
     lengths = np.linalg.norm(vectors, axis=1)
     flat = np.flatnonzero(lengths <= 1e-12 * max(1.0, float(lengths.max())))
     if flat.size:
-        raise UserError(f"{path}: the vector of class {names[flat[0]]!r} is zero, so it points nowhere.")
-    unit: Matrix = (vectors / lengths[:, None]).astype(np.float32)
-    return unit
+        raise UserError(f"{source}: the vector of class {names[flat[0]]!r} is zero, so it points nowhere.")
+    rows: Matrix = (vectors / lengths[:, None]).astype(np.float32)
+    return rows
+
+
+def twins(names: Sequence[str], matrix: Matrix) -> tuple[str, ...]:
+    """A note for each set of classes with one and the same vector."""
+    near = np.triu(distances(matrix) < SAME, k=1)
+    firsts = [i for i in range(len(names)) if near[i].any() and not near[:, i].any()]
+    sets = [sorted([names[i], *(names[j] for j in np.flatnonzero(near[i]).tolist())]) for i in firsts]
+    return tuple(
+        f"the vectors of {' and '.join(map(repr, same))} are the same: the semantic head cannot tell them apart."
+        for same in sets
+    )
 
 
 def row_places(names: Sequence[str], rows: NamedRows) -> list[int]:

@@ -14,11 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semco.labels.embeddings import LabelEmbeddings, Matrix
-from semco.labels.groups import group_labels
+from semco.labels.groups import group
 
 # The paper's groups of CIFAR-100 (Table "class groups obtained by clustering the retrofitted embeddings").
 REFERENCE_SHARE = 9 / 4950
 LARGEST_PART = 0.1  # a suggested eps keeps every group within this part of the classes (but three may always meet)
+
+
+Members = tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,7 @@ class Setting:
     groups: int
     together: int  # groups of more than one class
     largest: int
+    joined: Members  # groups that the setting before did not have
 
 
 @dataclass(frozen=True)
@@ -42,13 +46,16 @@ def tune(embeddings: LabelEmbeddings, eps: tuple[float, ...] | None = None) -> T
     """The groups at each ``eps``, or at round steps that span all there is to see."""
     heights = merge_heights(embeddings.matrix)
     steps = eps if eps is not None else round_steps(heights)
-    settings = tuple(_setting(embeddings, value) for value in steps)
+    members = [group(embeddings, value).members for value in steps]
+    before = [(), *members[:-1]]
+    settings = tuple(_setting(*row) for row in zip(steps, members, before, strict=True))
     return Tuning(settings, suggested_eps(embeddings.matrix), embeddings.default_eps)
 
 
-def _setting(embeddings: LabelEmbeddings, eps: float) -> Setting:
-    sizes = np.bincount(group_labels(embeddings.names, embeddings.matrix, eps))
-    return Setting(eps, len(sizes), int((sizes > 1).sum()), int(sizes.max()))
+def _setting(eps: float, members: Members, before: Members) -> Setting:
+    together = [names for names in members if len(names) > 1]
+    joined = tuple(names for names in together if names not in before)
+    return Setting(eps, len(members), len(together), max(map(len, members)), joined)
 
 
 def distances(matrix: Matrix) -> NDArray[np.float64]:
@@ -84,17 +91,19 @@ def round_steps(heights: NDArray[np.float64], most: int = 24) -> tuple[float, ..
 
 
 def suggested_eps(matrix: Matrix) -> float:
-    """The middle of the largest gap between consecutive merges that groups something, but not too much.
+    """The middle of the largest gap between merges that groups something, but not too much.
 
-    The gap must follow at least one merge, and no group may then hold more than a tenth of the classes
-    (three may always meet). Where there is no such gap, half the first height: no groups.
+    Merges crowd as eps grows, so the gap after the i-th is measured against the usual spacing there:
+    i log(h[i+1] / h[i]), which for heights that grow as any power of their number is equally large everywhere
+    (Rényi's spacings). No group may hold more than a tenth of the classes then (three may always meet). Where there
+    is no such gap, half the first height: no groups.
     """
     if len(matrix) < 2:
         return 0.0
     merges = linkage(matrix)
-    heights, sizes = merges[:, 2], merges[:, 3]
+    heights, sizes = np.maximum(merges[:, 2], 1e-9), merges[:, 3]
     allowed = np.maximum.accumulate(sizes)[:-1] <= max(3, LARGEST_PART * len(matrix))
-    gaps = np.diff(heights) * allowed
+    gaps = np.arange(1, len(heights)) * np.diff(np.log(heights)) * allowed
     if not gaps.size or gaps.max() <= 0:
         return float(heights[0] / 2)
     widest = int(np.argmax(gaps))
