@@ -63,7 +63,7 @@ class LabelsConfig(Section):
     # Class name -> vocabulary term, for names the look-up cannot find by itself.
     aliases: dict[str, str] = Field(default_factory=dict)
     # Largest cosine distance between neighbours in a group; "auto" is the source's own default, 0 turns grouping off.
-    eps: float | Literal["auto"] = "auto"
+    eps: Annotated[float, Field(ge=0, le=2)] | Literal["auto"] = "auto"
     # Size of the vectors where the source can choose it.
     dim: int = Field(default=128, ge=2)
     # What the semantic head learns to predict: the vectors, or (ablation) the identity. Groups stay those of the vectors.
@@ -124,6 +124,7 @@ class TrainingConfig(Section):
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     # torch.compile: "auto" turns it on when the run is long enough to win the compile time back.
     compile: Literal["auto", "on", "off"] = "auto"
+    # Several processes normalise by the statistics of all their images together instead of each by its own.
     sync_batch_norm: bool = False
 
     @model_validator(mode="after")
@@ -193,7 +194,7 @@ class Config(Section):
         try:
             return cls.model_validate(dict(values))
         except ValidationError as error:
-            raise UserError(_sentence(error)) from None
+            raise UserError(_sentence(error, values)) from None
 
     def to_yaml(self) -> str:
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
@@ -242,14 +243,13 @@ def assignment(text: str) -> dict[str, Any]:
     return dict(nested)
 
 
-def _sentence(error: ValidationError) -> str:
+def _sentence(error: ValidationError, values: Mapping[str, Any]) -> str:
     """The first problem of a validation in one sentence."""
     first = error.errors()[0]
-    branches = ("function-", "literal[", "constrained-", "float", "int")  # pydantic's names for parts of a union
-    path = [str(part) for part in first["loc"] if not str(part).startswith(branches)]
+    path = [str(part) for part in first["loc"] if not _is_branch(str(part))]
     dotted = ".".join(path) or "the configuration"
     if first["type"] == "extra_forbidden":
-        known = _fields_at(path[:-1])
+        known = _fields_at(path[:-1], values)
         where = ".".join(path[:-1]) or "the top level"
         hint = nearest(path[-1], known) or "."
         return f"unknown config key {dotted!r}{hint} Known keys of {where}: {', '.join(known)}."
@@ -260,10 +260,16 @@ def _sentence(error: ValidationError) -> str:
     return f"config {dotted} = {first['input']!r}: {message[0].lower()}{message[1:]}."
 
 
-def _fields_at(path: list[str]) -> list[str]:
-    """The names of the fields below a dotted path (of every method below ``method``)."""
+def _is_branch(part: str) -> bool:
+    """Whether a part of an error's place is pydantic's name for one side of a union, not a field."""
+    return part in ("float", "int") or part.startswith(("function-", "literal[", "constrained-"))
+
+
+def _fields_at(path: list[str], values: Mapping[str, Any]) -> list[str]:
+    """The names of the fields below a dotted path; below ``method``, those of the method that ``values`` name."""
     if path[:1] == ["method"]:
-        return sorted({field for cls in MethodConfig.known.values() for field in cls.model_fields})
+        name = str(values["method"].get("name", "semco"))
+        return sorted(MethodConfig.known[name].model_fields)
     model: type[BaseModel] = Config
     for part in path:
         annotation = model.model_fields[part].annotation
