@@ -11,6 +11,8 @@ import pytest
 
 from semco.errors import UserError
 from semco.report import write_report
+from semco.report.classes import Member, meaning
+from semco.report.runs import Run
 
 VOID = {"meta", "img", "br", "link", "hr", "input"}
 NASTY = ("<script>alert(1)</script>", "$5 & $x^{", "_hidden", '"quoted"', "汉字 é", "a" * 60, "shirt", "b", "c", "d")
@@ -170,3 +172,25 @@ def test_many_classes_are_drawn_without_their_names(make_run, tmp_path: Path) ->
 def test_a_report_about_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="at least one run"):
         write_report([], tmp_path / "report.html")
+
+
+def test_a_chip_says_what_stands_in_for_a_name() -> None:
+    labels = {
+        "names": ["T-shirt", "trousers", "ankle boot", "left", "right"],
+        "terms": ["t_shirt", "trouser", "boot", "side", "side"],
+        "routes": ["exact", "lemma", "head noun", "exact, shared", "exact, shared"],
+        "groups": [0, 1, 1, 2, 2],
+        "source": "a store",
+        "eps": 0.2,
+    }
+    found = meaning(Run(Path("run"), {}, labels))
+    assert found is not None
+    (alone,) = found.alone
+    assert alone == Member("T-shirt", "", check=False)
+    first, second = found.shared
+    assert first.members == (
+        Member("trousers", "→ trouser (lemma)", check=False),
+        Member("ankle boot", "→ boot (head noun)", check=True),
+    )
+    assert second.members[0] == Member("left", "→ side (exact, shared)", check=True)
+    assert "closer than 0.2" in found.lead

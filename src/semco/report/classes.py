@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from semco.data.datasets import plain_name
 from semco.evaluation.metrics import per_class_accuracy, per_class_precision
 from semco.report.charts import Chart
 from semco.report.figures import confusion_chart
@@ -70,11 +71,12 @@ def _members(labels: Mapping[str, Any], names: list[str]) -> list[Member]:
 
 
 def _member(name: str, term: str, route: str) -> Member:
-    plain = term.replace("_", " ")
-    same = plain == name.lower().replace("-", " ").replace("_", " ")
+    """Nothing is said of a name that stands for itself."""
+    check = route.startswith(DOUBTFUL) or "shared" in route
+    if plain_name(term) == plain_name(name) and not check:
+        return Member(name, "", False)
     how = "" if route == "exact" else f" ({route})"
-    note = "" if same and not how else f"→ {plain}{how}"
-    return Member(name, note, route.startswith(DOUBTFUL) or "shared" in route)
+    return Member(name, f"→ {term.replace('_', ' ')}{how}", check)
 
 
 def _meaning_lead(labels: Mapping[str, Any], members: list[Member]) -> str:

@@ -56,6 +56,7 @@ def _template() -> Template:
 
 def _context(runs: Sequence[Run], title: str | None, samples: Sequence[Sample] | None) -> dict[str, Any]:
     subject = max(runs, key=lambda run: len(run.pseudo_label_heads()))
+    runs = [subject, *(run for run in runs if run is not subject)]
     groups, rows = experiments(runs), summary_rows(runs)
     shown = subject.evaluation.get("samples") or [] if samples is None else [s.to_json() for s in samples]
     return {
