@@ -7,7 +7,6 @@ evaluated, the pool pseudo-labelled and the report written.
 from __future__ import annotations
 
 import copy
-import itertools
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -42,7 +41,7 @@ from semco.training.distributed import Processes, from_main, gather_rows, proces
 from semco.training.execution import choose_device, prepare_network
 from semco.training.loop import Observer, Silent, Trainer
 from semco.training.pool import NetworkPool
-from semco.training.run_folder import RunFolder
+from semco.training.run_folder import RunFolder, free_run_folder
 from semco.types import Outputs, Task
 
 Result = dict[str, Any]
@@ -102,15 +101,6 @@ def _path_of_run(config: Config, out: Path | str | None, processes: Processes) -
 def _was_begun(path: Path, config: Config, processes: Processes) -> bool:
     """Whether this is the run that the same processes worked on before torchrun started them anew."""
     return processes.restarts > 0 and (path / "config.yaml").is_file() and RunFolder.open(path).config() == config
-
-
-def free_run_folder(config: Config) -> Path:
-    """runs/DATA-METHOD-N with the first free N."""
-    return free_folder(Path("runs"), f"{Path(config.data.source).stem}-{config.method.name}")
-
-
-def free_folder(below: Path, stem: str) -> Path:
-    return next(path for n in itertools.count(1) if not (path := below / f"{stem}-{n}").exists())
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,10 @@ def demo(
     seed: int = typer.Option(0, help="Decides which images are labelled."),
 ) -> None:
     """Train from 4 labels a class on the bundled images, in about three minutes on two cores."""
-    from semco.experiment import free_folder, train
+    from semco.experiment import train
     from semco.recipes import configure
     from semco.report import summary_table, write_report
+    from semco.training.run_folder import free_folder
 
     console = Console(stderr=True)
     folder = out or free_folder(Path("runs"), "demo")
@@ -33,7 +34,7 @@ def demo(
             "training": {"seed": seed} | ({"steps": steps} if steps else {}),
         }
         runs.append(folder / method)
-        with saying_how_to_resume(runs[-1]), Display(console, method) as display:
+        with saying_how_to_resume(), Display(console, method) as display:
             train(configure("demo", options=options), runs[-1], display)
     page = write_report(runs, folder / "report.html", "SemCo demo: 4 labels a class")
     Console().print(summary_table(runs))

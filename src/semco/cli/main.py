@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from semco.cli import bench, demo, evaluate, labels, methods, predict, recipes, report, resume, train
-from semco.errors import UserError
+from semco.cli.running import exit_code
 
 app = typer.Typer(
     name="semco",
@@ -40,22 +40,9 @@ def version(show: bool = typer.Option(False, "--version", help="Show the version
 
 
 def main() -> None:
-    """Run a command; the user's mistakes end in one sentence and exit code 2."""
+    """Run a command and leave with its exit code."""
     try:
-        app()
-    except UserError as error:
-        Console(stderr=True, soft_wrap=True).print(
-            f"[bold red]error:[/] {_escaped(str(error))}", highlight=False
-        )
-        sys.exit(2)
-    except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(exit_code(app))
     except BrokenPipeError:  # the reader of our output has gone, for example `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
-
-
-def _escaped(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)

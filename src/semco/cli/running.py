@@ -1,37 +1,71 @@
-"""What ``train`` and ``resume`` share: how an interrupted run says goodbye, and how a result is shown."""
+"""What commands that train share: several processes, exit codes, how an interrupted run says goodbye, its result."""
 
 from __future__ import annotations
 
 import json
+import os
 import shlex
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
+from semco.errors import UserError
 from semco.training.signals import Interrupted
 
 
+def is_main() -> bool:
+    """Whether this process speaks: alone, or the first of those that torchrun started."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def messages() -> Console:
+    """Where people are told things; of several processes only one does."""
+    return Console(stderr=True, soft_wrap=True, quiet=not is_main())
+
+
+def exit_code(command: Callable[..., None], *arguments: object) -> int:
+    """Run a command; the user's mistakes end in one sentence and exit code 2."""
+    if not is_main():
+        warnings.simplefilter("ignore")
+    try:
+        command(*arguments)
+    except UserError as error:
+        messages().print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
+        return 2
+    except typer.Exit as leaving:
+        return leaving.exit_code
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def run_in_processes(processes: int, command: Callable[..., None], *arguments: object) -> None:
+    """Run a command in several processes and leave with their exit code."""
+    from semco.training.launch import launch
+
+    raise typer.Exit(launch(processes, exit_code, command, *arguments))
+
+
 @contextmanager
-def saying_how_to_resume(run: Path) -> Iterator[None]:
+def saying_how_to_resume() -> Iterator[None]:
     """A run that a signal stopped is saved; say how to go on and exit as the signal asks."""
     try:
         yield
     except Interrupted as stopped:
-        Console(stderr=True).print(
-            f"{stopped}; saved. Go on with: semco resume {shlex.quote(str(run))}",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
+        way_on = f"semco resume {shlex.quote(str(stopped.run))}"
+        messages().print(f"{stopped}; saved. Go on with: {way_on}", markup=False, highlight=False)
         raise typer.Exit(stopped.exit_code) from None
 
 
 def show_result(result: Mapping[str, Any], *, as_json: bool) -> None:
     """A few lines for people, or one JSON object as the last line."""
+    if not is_main():
+        return
     if as_json:
         typer.echo(json.dumps(result))
         return

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from rich.console import Console
 
 from semco.cli.display import Display
-from semco.cli.running import saying_how_to_resume, show_result
+from semco.cli.running import messages, run_in_processes, saying_how_to_resume, show_result
 
 
 def train(
@@ -36,10 +35,8 @@ def train(
     as_json: bool = typer.Option(False, "--json", help="End with one JSON object."),
 ) -> None:
     """Train a classifier and write a run folder with the model, the metrics and a report."""
-    from semco.experiment import free_run_folder
-    from semco.experiment import train as run_training
     from semco.recipes import configure
-    from semco.training.launch import launch
+    from semco.training.run_folder import free_run_folder
 
     options: dict[str, Any] = {
         "data": {
@@ -55,12 +52,22 @@ def train(
         "training": {"steps": steps, "epochs": epochs, "batch_size": batch_size, "mu": mu, "seed": seed},
     }
     chosen = configure(recipe, config, given(options), setting)
-    folder = out or free_run_folder(chosen)
     if processes > 1:
-        raise typer.Exit(launch(chosen, folder, processes))
+        run_in_processes(processes, train_here, chosen.to_yaml(), out or free_run_folder(chosen), as_json)
+    else:
+        train_here(chosen.to_yaml(), out, as_json)
+
+
+def train_here(config: str, out: Path | None, as_json: bool) -> None:
+    """Train in this process, alone or as one of several."""
+    import semco.methods  # noqa: F401 (fills the registry of method configurations)
+    from semco.config import Config
+    from semco.experiment import train as run_training
+
+    chosen = Config.from_yaml(config)
     title = f"{chosen.method.name} on {Path(chosen.data.source).name}"
-    with saying_how_to_resume(folder), Display(Console(stderr=True), title) as display:
-        result = run_training(chosen, folder, display)
+    with saying_how_to_resume(), Display(messages(), title) as display:
+        result = run_training(chosen, out, display)
     show_result(result, as_json=as_json)
 
 

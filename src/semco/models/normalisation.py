@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -20,22 +21,46 @@ class WarmBatchNorm2d(nn.BatchNorm2d):
     NOTE: the FixMatch networks use momentum 0.001, which after 500 updates still holds 60 % of the initial
     mean 0 and variance 1. The n-th update therefore weighs max(momentum, 9 / (9 + n)), the rule of the
     warmed-up weight average; after 9 / momentum updates there is no difference. The state is the parent's.
+
+    ``synchronised``: several processes normalise by the statistics of all their images together, of which each
+    has equally many.
     """
+
+    synchronised = False
 
     def forward(self, input: Tensor) -> Tensor:
         if not (self.training and self.track_running_stats and self.momentum):
             return self._without_update(input)
         assert self.running_mean is not None
         assert self.running_var is not None
-        # With momentum 1 the two fresh buffers receive the statistics of this batch.
-        mean, var = torch.zeros_like(self.running_mean), torch.ones_like(self.running_var)
-        output = F.batch_norm(input, mean, var, self.weight, self.bias, True, 1.0, self.eps)
+        output, mean, var = self._normalise(input, self.running_mean, self.running_var)
         weight = self._update_weight(mean.dtype)
         self.running_mean.lerp_(mean, weight)
         self.running_var.lerp_(var, weight)
         return output
 
+    def _normalise(self, input: Tensor, *like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Normalised input, and the mean and unbiased variance (C,) of this batch."""
+        if self.synchronised and dist.is_initialized():
+            return self._normalise_together(input)
+        # With momentum 1 the two fresh buffers receive the statistics of this batch.
+        mean, var = (torch.zeros_like(buffer) for buffer in like)
+        output = F.batch_norm(input, mean, var, self.weight, self.bias, True, 1.0, self.eps)
+        return output, mean, var
+
+    def _normalise_together(self, input: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """`_normalise` over the images of all processes."""
+        wide = input.float() if input.dtype in (torch.float16, torch.bfloat16) else input
+        mean = mean_over_processes(wide.mean((0, 2, 3)))  # (C,)
+        centred = wide - mean[:, None, None]
+        var = mean_over_processes(centred.square().mean((0, 2, 3)))  # (C,)
+        output = centred * (self.weight * (var + self.eps).rsqrt())[:, None, None] + self.bias[:, None, None]
+        count = dist.get_world_size() * input.numel() // input.shape[1]
+        return output.to(input.dtype), mean.detach(), var.detach() * (count / max(1, count - 1))
+
     def _without_update(self, input: Tensor) -> Tensor:
+        if self.training and self.synchronised and dist.is_initialized():
+            return self._normalise_together(input)[0]
         if self.training or not self.track_running_stats:
             return F.batch_norm(input, None, None, self.weight, self.bias, True, 0.0, self.eps)
         return F.batch_norm(input, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps)
@@ -46,6 +71,35 @@ class WarmBatchNorm2d(nn.BatchNorm2d):
         assert self.momentum is not None
         self.num_batches_tracked.add_(1)
         return (9.0 / (9.0 + self.num_batches_tracked)).clamp(min=self.momentum).to(dtype)
+
+
+class _MeanOverProcesses(torch.autograd.Function):
+    """The mean over processes; its gradient is the mean of theirs, as each loss depends on each input."""
+
+    @staticmethod
+    def forward(ctx: object, values: Tensor) -> Tensor:  # noqa: ARG004
+        summed = values.clone()
+        dist.all_reduce(summed)
+        return summed / dist.get_world_size()
+
+    @staticmethod
+    def backward(ctx: object, gradient: Tensor) -> Tensor:  # noqa: ARG004
+        summed = gradient.clone()
+        dist.all_reduce(summed)
+        return summed / dist.get_world_size()
+
+
+def mean_over_processes(values: Tensor) -> Tensor:
+    """The mean of the values that each process has, with gradient."""
+    mean: Tensor = _MeanOverProcesses.apply(values)  # type: ignore[no-untyped-call]
+    return mean
+
+
+def synchronise(network: nn.Module) -> None:
+    """Let every normalisation layer of a network see the images of all processes as one batch."""
+    for layer in network.modules():
+        if isinstance(layer, WarmBatchNorm2d):
+            layer.synchronised = True
 
 
 def norm_layer(kind: Norm, channels: int, momentum: float) -> nn.Module:

@@ -11,6 +11,7 @@ from torch import nn
 
 from semco.config import TrainingConfig
 from semco.errors import UserError
+from semco.models.normalisation import synchronise
 from semco.training.distributed import Processes
 
 N = TypeVar("N", bound=nn.Module)
@@ -55,7 +56,7 @@ def compile_pays(config: TrainingConfig) -> bool:
 
 def prepare_network(network: N, config: TrainingConfig, device: torch.device) -> N:
     """The network on its device, channels-last; with synchronised normalisation where that is asked for."""
-    if config.sync_batch_norm and device.type == "cuda":
-        network = nn.SyncBatchNorm.convert_sync_batchnorm(network)
+    if config.sync_batch_norm:
+        synchronise(network)
     placed: N = network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     return placed

@@ -1,25 +1,57 @@
-"""Starting several processes on this machine through torchrun."""
+"""Several processes on this machine: torchrun's own agent, run inside this process so that exit codes are kept."""
 
 from __future__ import annotations
 
-import subprocess
+import logging
+import multiprocessing
+import os
 import sys
-import tempfile
-from pathlib import Path
+import uuid
+from collections.abc import Callable
 
-from semco.config import Config
-from semco.files import write_text
-
-# A worker that dies is started again, from the last checkpoint, at most so often.
+# A worker that dies is started again with the others, from the last checkpoint, at most so often.
 RESTARTS = 3
+# Imported once, by a process of which the workers are copies.
+PRELOADED = ("semco.experiment",)
 
 
-def launch(config: Config, out: Path, processes: int) -> int:
-    """``semco train`` in so many processes; returns the exit code."""
-    with tempfile.TemporaryDirectory(prefix="semco-") as folder:
-        file = Path(folder) / "config.yaml"
-        write_text(file, config.to_yaml())
-        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-        workers = [f"--nproc-per-node={processes}", f"--max-restarts={RESTARTS}"]
-        command = ["-m", "semco", "train", "--config", str(file), "--out", str(out)]
-        return subprocess.call([*torchrun, *workers, *command])
+def launch(processes: int, work: Callable[..., int], *arguments: object) -> int:
+    """Do ``work(*arguments)``, which returns an exit code, in so many processes; returns the exit code of all.
+
+    A signal goes on to the processes, which have `TORCH_ELASTIC_SHUTDOWN_TIMEOUT` (30) seconds to save.
+    """
+    from torch.distributed.elastic.multiprocessing import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))
+    multiprocessing.set_forkserver_preload(list(PRELOADED))
+    methods = multiprocessing.get_all_start_methods()
+    logging.disable(logging.WARNING)  # the agent warns of every process that it ends, also when it was told to
+    config = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=processes,
+        run_id=str(uuid.uuid4()),
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0",
+        local_addr="localhost",
+        max_restarts=RESTARTS,
+        start_method="forkserver" if "forkserver" in methods else "spawn",
+    )
+    try:
+        codes: dict[int, int] = elastic_launch(config, _work)(work, *arguments)
+    except SignalException as stopped:
+        return 128 + int(stopped.sigval)
+    except ChildFailedError as failed:
+        _, failure = failed.get_first_failure()
+        return failure.exitcode if failure.exitcode > 0 else 128 - failure.exitcode
+    return max(codes.values())
+
+
+def _work(work: Callable[..., int], *arguments: object) -> int:
+    """In a worker: a code of its own ends the run; one that a signal caused ends the process, as the agent waits."""
+    code = work(*arguments)
+    if code > 128:
+        sys.exit(code)
+    return code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,6 +11,15 @@ from typing import Any
 from semco.config import Config
 from semco.errors import UserError
 from semco.files import read_json, write_json, write_text
+
+
+def free_run_folder(config: Config) -> Path:
+    """runs/DATA-METHOD-N with the first free N."""
+    return free_folder(Path("runs"), f"{Path(config.data.source).stem}-{config.method.name}")
+
+
+def free_folder(below: Path, stem: str) -> Path:
+    return next(path for n in itertools.count(1) if not (path := below / f"{stem}-{n}").exists())
 
 
 class RunFolder:
