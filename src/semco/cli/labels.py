@@ -39,6 +39,7 @@ Attributes = Annotated[Path | None, typer.Option(help="Class attributes (.csv, .
 MatrixFile = Annotated[Path | None, typer.Option("--matrix", help="Your own vectors (.npy, .csv), a row a class.")]
 Encoder = Annotated[str | None, typer.Option(help="A text encoder of transformers: a folder or a name on the hub.")]
 Prompts = Annotated[list[str] | None, typer.Option("--prompt", help='For the encoder, such as "a photo of a {}."')]
+Eps = Annotated[float | None, typer.Option(help="Largest cosine distance between neighbours; 0: no groups.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -95,7 +96,7 @@ def nearest(
 @app.command()
 def groups(
     names: Classes,
-    eps: Annotated[float | None, typer.Option(help="Largest cosine distance between neighbours.")] = None,
+    eps: Eps = None,
     vectors: Vectors = None,
     alias: Aliases = None,
     attributes: Attributes = None,
@@ -120,7 +121,7 @@ def groups(
 def plot(
     names: Classes,
     out: Annotated[Path, typer.Option(help="The picture to write: .png, .svg or .pdf.")] = Path("labels.png"),
-    eps: Annotated[float | None, typer.Option(help="Largest cosine distance between neighbours.")] = None,
+    eps: Eps = None,
     vectors: Vectors = None,
     alias: Aliases = None,
     attributes: Attributes = None,
@@ -213,6 +214,50 @@ def import_store(
     _print_store(store)
 
 
+@app.command()
+def fetch(
+    what: Annotated[str, typer.Argument(metavar="glove|word2vec|conceptnet|numberbatch", help="What to download.")],
+    to: Annotated[Path, typer.Option(help="The folder to put it into.")],
+) -> None:
+    """Download an official file; run it again to go on where it broke off."""
+    from semco.labels.fetch import SOURCES
+    from semco.labels.fetch import fetch as download
+
+    with _stages() as report:
+        path = download(what, to, report)
+    Console().print(f"{escape(str(path))}: {path.stat().st_size:,} bytes, licence {SOURCES[what].licence}")
+
+
+@app.command()
+def score(
+    vectors: Vectors = None,
+    eps: Eps = None,
+    looks: Annotated[
+        Path | None, typer.Option(help="How alike the classes look, a .npy made by scripts/train_looks.py.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Three measures of a store on CIFAR-100's names: the paper's groups, superclasses, and looks."""
+    from dataclasses import asdict
+
+    from semco.labels.score import score as measure
+
+    found = measure(_store_source(vectors, None), "auto" if eps is None else eps, looks)
+    if json:
+        _print_json(asdict(found))
+        return
+    table = _table("measure", "value", title=f"CIFAR-100's names at eps {found.eps:.3g}")
+    _add(table, "pairwise F1 with the paper's groups", f"{found.f1:.2f}")
+    _add(table, "pairs grouped together", str(found.pairs))
+    _add(table, "of them inside one superclass", f"{found.inside:.0%}")
+    if found.looks is not None:
+        _add(table, "rank correlation with looks", f"{found.looks:.3f}")
+    console = Console()
+    console.print(table)
+    for members in found.groups:
+        console.print(f"  {', '.join(members)}", highlight=False)
+
+
 def _relations(text: str) -> dict[str, float]:
     """ "IsA,Synonym=0.5" as weights."""
     from semco.errors import UserError
@@ -253,6 +298,7 @@ def _embeddings(
     from semco.errors import UserError
     from semco.labels import label_source
 
+    classes = class_names(names)
     given = {"store": vectors, "attributes": attributes, "matrix": matrix, "encoder": encoder}
     kinds = [kind for kind, value in given.items() if value is not None]
     if len(kinds) > 1:
@@ -265,7 +311,7 @@ def _embeddings(
     values["path"] = vectors or attributes or matrix
     if prompt:
         values["prompts"] = tuple(prompt)
-    return label_source(LabelsConfig(**values)).vectors(class_names(names))
+    return label_source(LabelsConfig(**values)).vectors(classes)
 
 
 def _aliases(given: Sequence[str] | None) -> dict[str, str]:
