@@ -1,0 +1,1 @@
+"""Measurements of speed, each as ratios inside one run."""

@@ -1,0 +1,97 @@
+"""How long views take, next to a Pillow loop that makes the same ones: microseconds an image on one core.
+
+The two take turns and the best turn of each counts, so that what else the machine does matters little to their ratio.
+
+Shapes: N images, C channels, H height, W width.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from semco.bench import pillow_views
+from semco.config import AugmentConfig
+from semco.data.augment.draws import draw_strong, draw_weak
+from semco.data.views import Augment
+
+BATCH = 448  # images of a SemCo step with 64 labelled images and mu = 3: 64 + 2 * 192
+CONFIG = AugmentConfig()
+MEAN, STD = 0.5, 0.25
+
+
+def augment(size: int = 32, batch: int = BATCH, repeats: int = 30) -> dict[str, Any]:
+    """Time weak views, strong views and pairs of both, of ``batch`` images of 3 x ``size`` x ``size``."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        ours, pillow = _take_turns(_pictures(batch, size), repeats)
+    finally:
+        torch.set_num_threads(threads)
+    return {
+        "size": size,
+        "batch": batch,
+        "repeats": repeats,
+        "ours_us": ours,
+        "pillow_us": pillow,
+        "ratio": {kind: round(pillow[kind] / ours[kind], 2) for kind in ours},
+    }
+
+
+def _pictures(batch: int, size: int) -> Tensor:
+    """Noise made smooth, so that histograms and edges are like those of photographs: (N, 3, H, W) uint8."""
+    noise = torch.rand((batch, 3, max(2, size // 8), max(2, size // 8)), generator=torch.Generator().manual_seed(0))
+    return torch.nn.functional.interpolate(noise, size=(size, size), mode="bicubic").mul_(255).clamp_(0, 255).byte()
+
+
+def _take_turns(images: Tensor, repeats: int) -> tuple[dict[str, float], dict[str, float]]:
+    """Best microseconds an image by kind of view, of ours and of the Pillow loop."""
+    arrays = list(images.permute(0, 2, 3, 1).contiguous().numpy())
+    maker = Augment(CONFIG, torch.full((3,), MEAN), torch.full((3,), STD))
+    generator = torch.Generator().manual_seed(0)
+    ours = {
+        "weak": lambda: maker.weak(images, generator),
+        "strong": lambda: maker.strong(images, generator),
+        "pair": lambda: maker.views(images, 1, 1, generator),
+    }
+    pillow = {kind: _pillow_loop(arrays, kind, generator) for kind in ours}
+    best = {"ours": dict.fromkeys(ours, np.inf), "pillow": dict.fromkeys(ours, np.inf)}
+    for turn in range(repeats):
+        for kind in ours:
+            best["ours"][kind] = min(best["ours"][kind], _seconds(ours[kind]))
+            if turn % 3 == 0:  # the loop takes much longer and varies less
+                best["pillow"][kind] = min(best["pillow"][kind], _seconds(pillow[kind]))
+    each = {who: {kind: round(t * 1e6 / len(images), 2) for kind, t in times.items()} for who, times in best.items()}
+    return each["ours"], each["pillow"]
+
+
+def _pillow_loop(arrays: list[NDArray[np.uint8]], kind: str, generator: torch.Generator) -> Callable[[], object]:
+    """A function that makes views of ``kind`` of all images, normalised."""
+
+    def loop() -> list[NDArray[np.float32]]:
+        made = []
+        for turn in ("weak", "strong") if kind == "pair" else (kind,):
+            size = arrays[0].shape[:2]
+            weak = draw_weak(CONFIG, len(arrays), (size[0], size[1]), generator)
+            strong = draw_strong(CONFIG, len(arrays), (size[0], size[1]), generator)
+            for image, choice in zip(arrays, pillow_views.choices(weak, strong), strict=True):
+                view = pillow_views.weak_view(image, choice)
+                if turn == "strong":
+                    view = pillow_views.strong_view(view, choice, CONFIG.cutout)
+                made.append((view - np.float32(MEAN * 255)) / np.float32(STD * 255))
+        return made
+
+    return loop
+
+
+def _seconds(function: Callable[[], object]) -> float:
+    """Time on the core, so that waiting for it does not count."""
+    start = time.thread_time()
+    function()
+    return time.thread_time() - start

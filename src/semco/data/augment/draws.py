@@ -1,0 +1,53 @@
+"""The random choices of views, drawn on the CPU so that every device makes the same views.
+
+Shapes: M views, k operations a view.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor
+
+from semco.config import AugmentConfig
+from semco.data.augment.operations import OPERATIONS
+
+LOW = torch.tensor([each.low for each in OPERATIONS], dtype=torch.float64)
+WIDTH = torch.tensor([each.high - each.low for each in OPERATIONS], dtype=torch.float64)
+
+
+@dataclass(frozen=True)
+class WeakDraws:
+    top: Tensor  # (M,) int64: row at which the crop starts, negative in the padding
+    left: Tensor  # (M,) int64
+    flip: Tensor  # (M,) bool
+
+
+@dataclass(frozen=True)
+class StrongDraws:
+    operation: Tensor  # (k, M) int64: index into OPERATIONS
+    magnitude: Tensor  # (k, M) float64: in the range of the operation
+    cut_y: Tensor  # (M,) int64: centre of the Cutout square
+    cut_x: Tensor  # (M,) int64
+
+
+def draw_weak(config: AugmentConfig, views: int, size: tuple[int, int], generator: Generator) -> WeakDraws:
+    """Crop uniformly within the padding; flip one view in two."""
+    top, left = (_offset(config.pad, views, side, generator) for side in size)
+    flip = torch.randint(0, 2, (views,), generator=generator) == 1
+    return WeakDraws(top, left, flip & config.flip)
+
+
+def _offset(pad: float, views: int, side: int, generator: Generator) -> Tensor:
+    margin = min(round(pad * side), side - 1)
+    return torch.randint(-margin, margin + 1, (views,), generator=generator)
+
+
+def draw_strong(config: AugmentConfig, views: int, size: tuple[int, int], generator: Generator) -> StrongDraws:
+    """Operations uniformly with replacement, magnitudes uniformly in their range, any pixel as Cutout's centre."""
+    shape = (config.operations, views)
+    operation = torch.randint(0, len(OPERATIONS), shape, generator=generator)
+    level = torch.rand(shape, dtype=torch.float64, generator=generator)
+    cut_y, cut_x = (torch.randint(0, side, (views,), generator=generator) for side in size)
+    return StrongDraws(operation, LOW[operation] + WIDTH[operation] * level, cut_y, cut_x)
