@@ -76,8 +76,9 @@ class Line:
 def line_chart(lines: Sequence[Line], name: str, percent: bool = False, marks: Sequence[Line] = ()) -> str:
     """Curves over training steps; ``marks`` are single points such as the test accuracy at the end."""
     with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(5.4, 2.7), layout="constrained")
-        axes = figure.add_subplot()
+        figure = Figure(figsize=(5.4, 2.7))
+        # Fixed margins: charts side by side line up, and drawing takes half the time of a layout engine's.
+        axes = figure.add_axes((0.095, 0.18, 0.895, 0.79))
         for line in lines:
             _draw(axes, line)
         for mark in marks:
