@@ -1,7 +1,7 @@
 """Two sets of vectors into one space (supplement, section B, "Combining the two sets").
 
-On the common vocabulary the columns of both sets are put side by side and reduced by SVD. Terms of one set only
-go through that set's own block of the projection, so they are not lost.
+On the common vocabulary the columns of both sets are put side by side and reduced by SVD. Terms of one set
+only go through that set's own block of the projection, so they are not lost.
 
 Shapes: n terms, a and b the sets' dimensions, d the common one.
 """
@@ -21,8 +21,8 @@ _CHUNK = 65_536
 def combine(sets: list[tuple[Rows, Mask]], dim: int, power: float = 1.0) -> tuple[Rows, Mask]:
     """L2-normalised rows (n, dim) for every term that any set knows, and which terms these are.
 
-    Each set is (rows (n, a), known (n,)). ``power`` weighs a direction by its singular value to that power: 1 is
-    the projection itself, 0.5 the square root ConceptNet takes, 0 makes all directions equal.
+    Each set is (rows (n, a), known (n,)). ``power`` weighs a direction by its singular value to that power: 1
+    is the projection itself, 0.5 the square root ConceptNet takes, 0 makes all directions equal.
     """
     common = np.logical_and.reduce([known for _, known in sets])
     if not common.any():  # nothing to align by: the larger set stands alone

@@ -60,7 +60,7 @@ def retrofit(
 
 
 def spread(graph: sparse.csr_array, known: Mask) -> tuple[list[sparse.csr_array], Mask]:
-    """How graph-only terms get a first vector, ring by ring outwards: the mean of the neighbours reached before.
+    """How graph-only terms get a first vector, ring by ring: the mean of the neighbours reached before.
 
     Starting them at zero instead would pull their neighbours to zero for many iterations.
     """

@@ -41,7 +41,7 @@ class VectorStore:
         folder: Path,
         header: dict[str, Any],
         vectors: NDArray[np.float16],
-        offsets: NDArray[np.int64],
+        offsets: NDArray[np.uint32],
         ranks: NDArray[np.int32],
         blob: mmap.mmap,
     ) -> None:
@@ -87,7 +87,7 @@ class VectorStore:
         """
         folder = Path(folder)
         assert len(set(terms)) == len(terms) == len(matrix) > 0, "unique terms, one a row"
-        _refuse_foreign(folder)
+        refuse_foreign(folder)
         folder.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".part", dir=folder.parent))
         try:
@@ -120,9 +120,7 @@ class VectorStore:
         for term in terms:
             place = self.index(term)
             if place is None:
-                raise UserError(
-                    f"{term!r} is not in the vector store {self.folder}; try `semco labels lookup`."
-                )
+                raise UserError(f"{term!r} is not in the vector store {self.folder}; try `semco labels lookup`.")
             places.append(place)
         return unit_rows(self._vectors[np.asarray(places, dtype=np.intp)].astype(np.float32))
 
@@ -195,7 +193,7 @@ def _damaged(folder: Path, why: str) -> UserError:
     return UserError(f"the vector store {folder} is damaged ({why}); build or copy it again.")
 
 
-def _refuse_foreign(folder: Path) -> None:
+def refuse_foreign(folder: Path) -> None:
     """Only a store or an empty folder may be replaced."""
     is_store = (folder / "header.json").is_file()
     if folder.exists() and not is_store and (not folder.is_dir() or any(folder.iterdir())):
@@ -213,7 +211,7 @@ def _write_files(
     order = np.asarray(sorted(range(len(encoded)), key=encoded.__getitem__), dtype=np.int64)
     lengths = [len(encoded[i]) for i in order]
     (folder / "terms.bin").write_bytes(b"".join(encoded[i] for i in order))
-    np.save(folder / "offsets.npy", np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
+    np.save(folder / "offsets.npy", np.concatenate([[0], np.cumsum(lengths)]).astype(np.uint32))
     np.save(folder / "ranks.npy", ranks[order].astype(np.int32))
     vectors = np.lib.format.open_memmap(folder / "vectors.npy", "w+", np.float16, matrix.shape)
     for start in range(0, len(order), _CHUNK):

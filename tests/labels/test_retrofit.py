@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.sparse.linalg import spsolve
+
+from semco.labels.retrofit import adjacency, damp_hubs, objective, retrofit
+
+
+@pytest.fixture
+def problem() -> tuple[sparse.csr_array, np.ndarray, np.ndarray]:
+    """60 terms, 150 edges, a third of the terms without vectors."""
+    rng = np.random.default_rng(0)
+    start, end = rng.integers(0, 60, (2, 150))
+    real = start != end
+    graph = adjacency(start[real], end[real], rng.uniform(0.2, 2, real.sum()), 60)
+    known = rng.random(60) < 2 / 3
+    vectors = rng.normal(size=(60, 70)).astype(np.float32)  # wider than one slice of columns
+    vectors[~known] = 0
+    return graph, vectors, known
+
+
+def solve(graph: sparse.csr_array, vectors: np.ndarray, known: np.ndarray, alpha: float) -> np.ndarray:
+    """The minimiser of the paper's objective by a direct sparse solve of its normal equations."""
+    laplacian = sparse.diags_array(np.asarray(graph.sum(axis=1), dtype=np.float64)) - graph.astype(np.float64)
+    pull = sparse.diags_array(alpha * known.astype(np.float64))
+    system = sparse.csc_array(pull + laplacian)
+    right = alpha * known[:, None] * vectors.astype(np.float64)
+    return np.stack([spsolve(system, right[:, i]) for i in range(vectors.shape[1])], axis=1)
+
+
+@pytest.mark.parametrize("alpha", [0.5, 1.0, 3.0])
+@pytest.mark.parametrize("power", [0.0, 0.5])
+def test_it_converges_to_the_minimiser(problem: tuple, alpha: float, power: float) -> None:
+    graph, vectors, known = problem
+    graph = damp_hubs(graph, power)
+    found, reached = retrofit(graph, vectors, known, alpha=alpha, iterations=600)
+    linked = np.asarray(graph.sum(axis=1)) > 0
+    np.testing.assert_array_equal(reached, known | linked)
+    solvable = np.flatnonzero(reached)
+    part = sparse.csr_array(graph[solvable][:, solvable])
+    expected = solve(part, vectors[solvable], known[solvable], alpha)
+    np.testing.assert_allclose(found[solvable], expected, atol=1e-5)
+
+
+def test_the_objective_never_rises(problem: tuple) -> None:
+    graph, vectors, known = problem
+    energies = [objective(graph, vectors, known, retrofit(graph, vectors, known, iterations=i)[0]) for i in range(40)]
+    assert all(after <= before * (1 + 1e-6) for before, after in pairwise(energies))
+    assert energies[-1] < 0.9 * energies[0]
+
+
+def test_the_objective_by_hand() -> None:
+    graph = adjacency(np.array([0]), np.array([1]), np.array([2.0]), 3)
+    original = np.array([[1.0, 0.0], [0.0, 0.0], [0.0, 5.0]], dtype=np.float32)
+    moved = np.array([[1.0, 1.0], [3.0, 1.0], [0.0, 4.0]], dtype=np.float32)
+    known = np.array([True, False, True])
+    # alpha (1^2 + 1^2) + beta 2^2 with alpha 0.5, beta 2
+    assert objective(graph, original, known, moved, alpha=0.5) == pytest.approx(0.5 * 2 + 2 * 4)
+
+
+def test_one_edge_by_hand() -> None:
+    """v0 = (a0 + w v1) / (1 + w) and v1 = v0 for a graph-only neighbour: both end at a0."""
+    graph = adjacency(np.array([0]), np.array([1]), np.array([3.0]), 2)
+    vectors = np.array([[2.0, -4.0], [99.0, 99.0]], dtype=np.float32)
+    found, reached = retrofit(graph, vectors, np.array([True, False]), iterations=0)
+    np.testing.assert_allclose(found, [[2, -4], [2, -4]])  # the first ring already is the mean of its neighbours
+    assert reached.all()
+    both, _ = retrofit(graph, vectors, np.array([True, True]), iterations=2000)
+    # minimum of |v0-a|^2 + |v1-b|^2 + 3|v0-v1|^2: v0 = (4a + 3b) / 7
+    np.testing.assert_allclose(both[0], (4 * vectors[0] + 3 * vectors[1]) / 7, rtol=1e-5)
+
+
+def test_terms_out_of_reach_stay_zero_and_say_so() -> None:
+    graph = adjacency(np.array([0, 2]), np.array([1, 3]), np.ones(2), 5)
+    known = np.array([True, False, False, False, False])
+    found, reached = retrofit(graph, np.ones((5, 3), np.float32), known)
+    assert reached.tolist() == [True, True, False, False, False]
+    np.testing.assert_array_equal(found[2:], 0)
+    assert np.isfinite(found).all()
+
+
+def test_a_term_without_edges_keeps_its_vector() -> None:
+    graph = adjacency(np.array([0]), np.array([1]), np.ones(1), 3)
+    vectors = np.eye(3, dtype=np.float32)
+    found, _ = retrofit(graph, vectors, np.ones(3, bool), iterations=5)
+    np.testing.assert_allclose(found[2], vectors[2], atol=1e-7)
+
+
+def test_the_graph_is_symmetric_and_parallel_edges_add_up() -> None:
+    graph = adjacency(np.array([0, 1, 0]), np.array([1, 0, 2]), np.array([1.0, 2.0, 0.5]), 3)
+    np.testing.assert_allclose(graph.toarray(), [[0, 3, 0.5], [3, 0, 0], [0.5, 0, 0]])
+
+
+def test_hubs_are_damped_by_both_degrees() -> None:
+    graph = adjacency(np.array([0, 0]), np.array([1, 2]), np.array([1.0, 3.0]), 4)
+    damped = damp_hubs(graph, 0.5).toarray()
+    assert damped[0, 1] == pytest.approx(1 / np.sqrt(4 * 1))
+    assert damped[0, 2] == pytest.approx(3 / np.sqrt(4 * 3))
+    np.testing.assert_allclose(damp_hubs(graph, 0).toarray(), graph.toarray())
+
+
+def test_progress_counts_columns(problem: tuple) -> None:
+    graph, vectors, known = problem
+    told: list[tuple[int, int]] = []
+    retrofit(graph, vectors, known, iterations=1, report=lambda done, total: told.append((done, total)))
+    assert told == [(64, 70), (70, 70)]
