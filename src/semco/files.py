@@ -16,10 +16,7 @@ from semco.errors import UserError
 @contextmanager
 def atomic_path(target: Path) -> Iterator[Path]:
     """A temporary path beside ``target``; what was written there replaces ``target`` when the block ends well."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
-    os.close(handle)
-    temporary = Path(name)
+    temporary = _empty_file_beside(target)
     try:
         yield temporary
         flush_to_disk(temporary)
@@ -29,6 +26,17 @@ def atomic_path(target: Path) -> Iterator[Path]:
         raise UserError(f"cannot write {target}: {error.strerror or error}.") from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _empty_file_beside(target: Path) -> Path:
+    """A new file in the target's folder, which is made where it is missing."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+    except OSError as error:
+        raise UserError(f"cannot write {target}: {error.strerror or error}.") from error
+    os.close(handle)
+    return Path(name)
 
 
 def flush_to_disk(path: Path) -> None:

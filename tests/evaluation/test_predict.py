@@ -124,6 +124,11 @@ def test_a_run_stands_for_its_model(run: Path, photos: Path) -> None:
     assert predict_images(run, [photos]) == predict_images(run / "model", [photos])
 
 
+def test_a_run_that_is_not_there_is_named(photos: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no run folder .*gone"):
+        predict_images(tmp_path / "gone", [photos])
+
+
 def test_folders_are_expanded_in_order_and_files_come_once(photos: Path) -> None:
     files = expand([photos / "white.png", photos])
     assert [file.name for file in files] == ["white.png", "grey.JPG"]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import typer
 from typer.testing import CliRunner
 
 from semco.cli.report import report
+from semco.errors import UserError
+from semco.report import write_report
 
 
 def _app() -> typer.Typer:
@@ -31,3 +34,11 @@ def test_several_runs_into_a_file_of_choice(make_run, tmp_path: Path) -> None:
     assert told.exit_code == 0
     assert "<h1>Two &lt;runs&gt;</h1>" in out.read_text(encoding="utf-8")
     assert "0 of 1" in told.stdout
+
+
+def test_a_place_that_cannot_be_written_to_is_named(make_run, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=r"cannot write .*page\.html"):
+        write_report([make_run("semco", killed_at=20)], tmp_path / "file" / "page.html")
+    with pytest.raises(UserError, match="cannot write"):
+        write_report([make_run("semco", killed_at=20)], tmp_path)

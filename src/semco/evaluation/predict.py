@@ -79,6 +79,8 @@ def predict_images(
 
 def find_model(folder: Path) -> Path:
     """The model folder of a run, or the folder itself where it is one."""
+    if not folder.is_dir():
+        raise UserError(f"there is no run folder {folder}.")
     return folder if (folder / "model.json").is_file() else folder / "model"
 
 
