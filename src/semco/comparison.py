@@ -62,6 +62,17 @@ class Outcome:
     problem: str = ""
 
 
+def seed_list(text: str) -> list[int]:
+    """``0,1,2`` as numbers."""
+    try:
+        seeds = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise UserError(f"seeds are whole numbers such as 0,1,2, not {text!r}.") from None
+    if len(set(seeds)) < len(seeds) or min(seeds) < 0:
+        raise UserError(f"each seed must be there once and not below 0, not {text!r}.")
+    return seeds
+
+
 def make_cells(
     variants: Sequence[str], seeds: Sequence[int], out: Path, options: Mapping[str, Any], settings: Sequence[str] = ()
 ) -> list[Cell]:

@@ -8,7 +8,7 @@ import sys
 import typer
 from rich.console import Console
 
-from semco.cli import bench, demo, evaluate, labels, methods, predict, recipes, report, resume, train
+from semco.cli import bench, compare, demo, evaluate, labels, methods, predict, recipes, report, resume, train
 from semco.cli.running import exit_code
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app = typer.Typer(
 app.command()(demo.demo)
 app.command()(train.train)
 app.command()(resume.resume)
+app.command()(compare.compare)
 app.command()(evaluate.evaluate)
 app.command()(predict.predict)
 app.command()(report.report)

@@ -1,0 +1,82 @@
+"""``semco compare``: several methods, several seeds, everything else equal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from semco.cli.train import given
+
+if TYPE_CHECKING:
+    from semco.comparison import Difference, Outcome
+
+
+def compare(
+    data: str = typer.Argument(None, help="As in 'semco train'."),
+    methods: str = typer.Option(..., help="Methods or recipes, the first is what the others are measured by: a,b,c."),
+    seeds: str = typer.Option("0,1,2", help="One run of each method for each seed."),
+    out: Path = typer.Option(..., help="Where the runs go; started again, finished ones are skipped."),
+    labels_per_class: int = typer.Option(None, help="Labelled images of each class."),
+    labels: int = typer.Option(None, help="Labelled images in all."),
+    classes: str = typer.Option(None, help="Only these classes: a,b,c."),
+    data_root: Path = typer.Option(None, help="Where the official files of cifar10 and cifar100 lie."),
+    backbone: str = typer.Option(None, help="wrn-DEPTH-WIDTH, resnet18 or resnet50."),
+    steps: int = typer.Option(None, help="Length of each run."),
+    batch_size: int = typer.Option(None, help="Labelled images a step."),
+    mu: int = typer.Option(None, help="Unlabelled images per labelled one."),
+    setting: list[str] = typer.Option([], "--set", help="dotted.key=value, for every run."),
+    jobs: int = typer.Option(1, min=1, help="Runs side by side."),
+) -> None:
+    """Compare methods on the same splits, initial weights and views; ends in a table, a CSV and a page of curves."""
+    from semco.comparison import make_cells, paired_differences, run_cells, seed_list, write_csv
+    from semco.report import summary_table, write_report
+
+    options = given(
+        {
+            "data": {
+                "source": data,
+                "labels_per_class": labels_per_class,
+                "labels": labels,
+                "classes": classes.split(",") if classes else None,
+                "root": data_root,
+            },
+            "model": {"backbone": backbone},
+            "training": {"steps": steps, "batch_size": batch_size, "mu": mu},
+        }
+    )
+    cells = make_cells(methods.split(","), seed_list(seeds), out, options, setting)
+    console = Console(stderr=True)
+
+    def tell(outcome: Outcome) -> None:
+        said = outcome.problem or _accuracy(outcome)
+        console.print(f"{outcome.cell.name}: {said}", markup=False, highlight=False, soft_wrap=True)
+
+    outcomes = run_cells(cells, jobs, tell)
+    runs = [outcome.cell.run.path for outcome in outcomes if outcome.result is not None]
+    write_csv(outcomes, out / "results.csv")
+    if runs:
+        Console().print(summary_table(runs))
+        Console().print(difference_table(paired_differences(outcomes), methods.split(",")[0]))
+        page = write_report(runs, out / "report.html", f"Comparison on {cells[0].config.data.source}")
+        Console(soft_wrap=True).print(f"open {page}", markup=False, highlight=False)
+    failed = len(outcomes) - len(runs)
+    if failed:
+        console.print(f"{failed} of {len(outcomes)} runs failed; the same command tries them again.", style="red")
+        raise typer.Exit(1)
+
+
+def _accuracy(outcome: Outcome) -> str:
+    accuracy = (outcome.result or {}).get("test_accuracy")
+    return "no test images" if accuracy is None else f"test accuracy {accuracy:.1%}"
+
+
+def difference_table(differences: list[Difference], first: str) -> Table:
+    table = Table("", "paired difference, points", "seeds", title=f"against {first}", box=None)
+    for difference in differences:
+        error = "" if difference.standard_error is None else f" ± {100 * difference.standard_error:.1f}"
+        table.add_row(difference.variant, f"{100 * difference.mean:+.1f}{error}", str(difference.seeds))
+    return table

@@ -1,0 +1,89 @@
+"""Cells, restarts, failures and differences of a comparison."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from semco.comparison import Cell, Outcome, make_cells, paired_differences, run_cells, seed_list, write_csv
+from semco.config import merge
+from semco.errors import UserError
+from semco.recipes import configure
+from semco.training.run_folder import RunFolder
+
+
+def outcome(variant: str, seed: int, accuracy: float | None) -> Outcome:
+    cell = Cell(variant, seed, configure(), RunFolder(Path(f"{variant}-{seed}")))
+    return Outcome(cell, None if accuracy is None else {"test_accuracy": accuracy})
+
+
+def test_differences_are_paired_by_seed() -> None:
+    outcomes = [outcome("a", seed, value) for seed, value in ((0, 0.5), (1, 0.7), (2, 0.9))]
+    outcomes += [outcome("b", seed, value) for seed, value in ((0, 0.6), (1, 0.9), (2, None))]
+    (difference,) = paired_differences(outcomes)
+    assert difference.variant == "b"
+    assert difference.seeds == 2
+    assert difference.mean == pytest.approx(0.15)
+    assert difference.standard_error == pytest.approx(0.05)  # deviation of 0.1 and 0.2 is 0.0707, over sqrt(2)
+
+
+def test_one_seed_has_no_standard_error() -> None:
+    (difference,) = paired_differences([outcome("a", 0, 0.5), outcome("b", 0, 0.4)])
+    assert difference.mean == pytest.approx(-0.1)
+    assert difference.standard_error is None
+
+
+def test_cells_differ_only_in_method_and_seed(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    cells = make_cells(["supervised", "semco-reference"], [0, 4], tmp_path, tiny_values)
+    assert [cell.name for cell in cells] == [
+        "supervised, seed 0",
+        "supervised, seed 4",
+        "semco-reference, seed 0",
+        "semco-reference, seed 4",
+    ]
+    assert cells[2].config.method.scoring == "reference"
+    assert cells[0].config.data == cells[3].config.data
+    assert cells[1].config.training.seed == 4
+
+
+def test_an_unknown_variant_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="'semko' is neither a method nor a recipe"):
+        make_cells(["semko"], [0], tmp_path, {})
+
+
+@pytest.mark.parametrize("text", ["a", "1,1", "-1", ""])
+def test_bad_seeds(text: str) -> None:
+    with pytest.raises(UserError, match="seed"):
+        seed_list(text)
+
+
+def test_finished_cells_are_skipped_and_failed_ones_stop_nothing(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    short = merge(tiny_values, {"training": {"steps": 2}})
+    good = make_cells(["supervised"], [0, 1], tmp_path, short)
+    (bad,) = make_cells(["semco"], [0], tmp_path, merge(short, {"labels": {"path": str(tmp_path / "missing.npy")}}))
+    told: list[str] = []
+    outcomes = run_cells([good[0], bad, good[1]], 2, lambda ended: told.append(ended.cell.name))
+    assert sorted(told) == ["semco, seed 0", "supervised, seed 0", "supervised, seed 1"]
+    assert [ended.result is not None for ended in outcomes] == [True, False, True]
+    assert "missing.npy" in outcomes[1].problem
+    write_csv(outcomes, tmp_path / "results.csv")
+    with (tmp_path / "results.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert [(row["variant"], row["seed"], row["steps"]) for row in rows] == [
+        ("supervised", "0", "2"),
+        ("supervised", "1", "2"),
+    ]
+    before = good[0].run.result_file.stat().st_mtime_ns
+    run_cells(good, 1, lambda _: None)
+    assert good[0].run.result_file.stat().st_mtime_ns == before
+
+
+def test_a_folder_of_another_comparison_is_refused(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    (cell,) = make_cells(["supervised"], [0], tmp_path, tiny_values)
+    RunFolder.create(cell.run.path, cell.config)
+    make_cells(["supervised"], [0], tmp_path, tiny_values)
+    with pytest.raises(UserError, match="another configuration"):
+        make_cells(["supervised"], [0], tmp_path, merge(tiny_values, {"training": {"steps": 99}}))

@@ -1,0 +1,92 @@
+"""SemCoClassifier keeps scikit-learn's conventions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import estimator_checks
+
+from semco import SemCoClassifier, UserError
+from tests.conftest import CLASSES, tiny_images
+
+# Of scikit-learn's common checks, those that feed no table of features (docs/python.md says why).
+CHECKS = [
+    "check_estimator_cloneable",
+    "check_estimator_repr",
+    "check_get_params_invariance",
+    "check_set_params",
+    "check_no_attributes_set_in_init",
+    "check_parameters_default_constructible",
+    "check_valid_tag_types",
+]
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_scikit_learns_own_check(check: str) -> None:
+    getattr(estimator_checks, check)("SemCoClassifier", SemCoClassifier())
+
+
+@pytest.fixture(scope="module")
+def partly_labelled() -> tuple[np.ndarray, np.ndarray]:
+    images, labels = tiny_images(30, seed=3)
+    hidden = labels.copy()
+    hidden[np.arange(len(labels)) % 30 >= 5] = -1
+    return images, hidden
+
+
+def small(**more: Any) -> SemCoClassifier:
+    plain = {"augment": {"flip": False, "pad": 0.0, "operations": 1, "cutout": 0.25}}
+    return SemCoClassifier(backbone="wrn-10-1", steps=60, batch_size=8, mu=2, settings=plain, **more)
+
+
+def test_it_learns_from_few_labels(partly_labelled: tuple[np.ndarray, np.ndarray]) -> None:
+    model = small(class_names=CLASSES).fit(*partly_labelled)
+    test_images, test_labels = tiny_images(10, seed=4)
+    chances = model.predict_proba(test_images)
+    assert chances.shape == (40, 4)
+    np.testing.assert_allclose(chances.sum(axis=1), 1.0, rtol=1e-5)
+    assert (model.predict(test_images) == model.classes_[chances.argmax(axis=1)]).all()
+    assert model.score(test_images, test_labels) > 0.8
+    assert model.n_features_in_ == 64
+    again = clone(model).fit(*partly_labelled)
+    np.testing.assert_array_equal(again.predict_proba(test_images), chances)
+
+
+def test_labels_may_be_the_names(partly_labelled: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
+    images, numbers = partly_labelled
+    names = np.array([CLASSES[n] if n >= 0 else "-1" for n in numbers])
+    model = small(method="fixmatch", out=tmp_path / "run").set_params(steps=3).fit(images, names)
+    assert set(model.classes_) == set(CLASSES)
+    assert set(model.predict(images)) <= set(CLASSES)
+    assert (tmp_path / "run" / "report.html").exists()
+
+
+def test_nothing_before_fitting() -> None:
+    with pytest.raises(NotFittedError):
+        small().predict(np.zeros((1, 8, 8), np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("images", "labels", "message"),
+    [
+        (np.zeros((4, 8)), [0, 1, 0, 1], "must be images"),
+        (np.zeros((4, 8, 8)), [0, 1, 0, 1], "uint8"),
+        (np.zeros((4, 8, 8), np.uint8), [0, 1, 0], "one label an image"),
+        (np.zeros((4, 8, 8), np.uint8), [0, 0, -1, -1], "at least two classes"),
+        (np.zeros((4, 8, 8), np.uint8), [0, 1, 2, -1], "class_names has 2 names"),
+    ],
+)
+def test_bad_input_is_refused(images: np.ndarray, labels: list[int], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        small(class_names=["dog", "cat"]).fit(images, labels)
+
+
+def test_other_images_than_trained_on(partly_labelled: tuple[np.ndarray, np.ndarray]) -> None:
+    model = small(class_names=CLASSES, method="supervised").set_params(steps=1).fit(*partly_labelled)
+    with pytest.raises(UserError, match=r"\(9, 8, 1\).*\(8, 8, 1\)"):
+        model.predict(np.zeros((1, 9, 8), np.uint8))
