@@ -5,16 +5,19 @@ Shapes: B labelled images, U unlabelled images, K classes.
 
 from __future__ import annotations
 
+import torch
 from pydantic import Field
+from torch import Tensor
 
-from semco.config import MethodConfig, Unit
+from semco.config import Unit
 from semco.losses import cross_entropy, masked_mean
 from semco.methods.base import Forward, Method
-from semco.pseudo_labels import FixedThreshold, one_hot_pseudo_labels
-from semco.types import Batch, Progress, StepResult, Task, ViewCounts
+from semco.methods.thresholding import ThresholdConfig, build_policy
+from semco.pseudo_labels import one_hot_pseudo_labels
+from semco.types import Batch, Outputs, Progress, PseudoLabels, StepResult, Task, ViewCounts
 
 
-class FixMatchConfig(MethodConfig):
+class FixMatchConfig(ThresholdConfig):
     name: str = "fixmatch"
     # Weight of the loss on unlabelled images.
     lambda_u: float = Field(default=1.0, ge=0)
@@ -32,7 +35,7 @@ class FixMatch(Method[FixMatchConfig]):
 
     def __init__(self, config: FixMatchConfig, task: Task) -> None:
         super().__init__(config, task)
-        self.policy = FixedThreshold(config.tau)
+        self.policy = build_policy(config, config.tau, torch.ones(task.num_classes), task.pool_size)
 
     def compute(self, batch: Batch, forward: Forward, progress: Progress) -> StepResult:  # noqa: ARG002
         outputs = forward(
@@ -40,13 +43,19 @@ class FixMatch(Method[FixMatchConfig]):
             strong=batch.unlabelled.strong[0],
             no_grad={"weak": batch.unlabelled.weak[0]},
         )
-        pseudo = one_hot_pseudo_labels(outputs["weak"].logits, batch.unlabelled_index, self.policy)
+        strong = outputs["strong"].logits
+        pseudo = self.pseudo_labels(outputs["weak"], batch.unlabelled_index)["one_hot"]
+        of_policy = self.policy.losses(strong.softmax(dim=-1), pseudo.mask)
         return StepResult(
             losses={
                 "supervised": cross_entropy(outputs["labelled"].logits, batch.labels).mean(),
-                "unlabelled": masked_mean(cross_entropy(outputs["strong"].logits, pseudo.labels), pseudo.mask),
+                "unlabelled": masked_mean(cross_entropy(strong, pseudo.labels), pseudo.mask),
+                **of_policy,
             },
-            weights={"unlabelled": self.config.lambda_u},
+            weights={"unlabelled": self.config.lambda_u, **dict.fromkeys(of_policy, self.config.lambda_f)},
             metrics={"mask_one_hot": pseudo.mask.mean()},
             pseudo_labels={"one_hot": pseudo},
         )
+
+    def pseudo_labels(self, weak: Outputs, index: Tensor) -> dict[str, PseudoLabels]:
+        return {"one_hot": one_hot_pseudo_labels(weak.logits, index, self.policy)}

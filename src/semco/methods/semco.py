@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, PositiveFloat
+import torch
+from pydantic import Field, PositiveFloat, model_validator
 from torch import Tensor
 
 from semco import pseudo_labels as pl
-from semco.config import MethodConfig, Unit
+from semco.config import Unit
 from semco.losses import cosine_loss, cross_entropy, masked_mean
 from semco.methods.base import Forward, Method
+from semco.methods.thresholding import ThresholdConfig, build_policy
 from semco.types import Batch, Outputs, Progress, PseudoLabels, StepResult, Task, ViewCounts
 
 
-class SemCoConfig(MethodConfig):
+class SemCoConfig(ThresholdConfig):
     name: str = "semco"
     # Weights of the losses on unlabelled images and of the co-training loss (0: no co-training).
     lambda_u: float = Field(default=1.0, ge=0)
@@ -36,6 +38,15 @@ class SemCoConfig(MethodConfig):
     perfect_score: float = Field(default=0.9, gt=0, lt=1)
     # Both heads confident of different classes: both labels count in the co-training loss, or neither.
     on_disagreement: Literal["both", "discard"] = "both"
+
+    @model_validator(mode="after")
+    def _scores_that_sum_to_one(self) -> SemCoConfig:
+        if self.scoring == "reference" and self.thresholds in ("freematch", "softmatch"):
+            raise ValueError(
+                f"thresholds {self.thresholds!r} need scores that sum to 1, which scoring 'reference' does not give; "
+                "use scoring 'paper', or thresholds 'fixed' or 'flexmatch'"
+            )
+        return self
 
 
 class SemCo(Method[SemCoConfig]):
@@ -55,16 +66,15 @@ class SemCo(Method[SemCoConfig]):
         self.register_buffer("assignment", pl.group_assignment(task.groups), persistent=False)
         self.rule = _scoring_rule(config, task)
         self.scale = self.rule.scale
-        self.one_hot_policy = pl.FixedThreshold(config.tau_o)
-        self.semantic_policy = pl.FixedThreshold(config.tau_e)
+        classes, groups = torch.ones(task.num_classes), task.groups.bincount()
+        self.one_hot_policy = build_policy(config, config.tau_o, classes, task.pool_size)
+        self.semantic_policy = build_policy(config, config.tau_e, groups, task.pool_size)
 
     def compute(self, batch: Batch, forward: Forward, progress: Progress) -> StepResult:  # noqa: ARG002
         x, u = batch.labelled, batch.unlabelled
         outputs = forward(labelled=x.weak[0], strong=u.strong[0], no_grad={"weak": u.weak[0]})
         labelled, strong, weak = outputs["labelled"], outputs["strong"], outputs["weak"]
-        q, index = _embedding(weak), batch.unlabelled_index
-        one_hot = pl.one_hot_pseudo_labels(weak.logits, index, self.one_hot_policy)
-        semantic = pl.semantic_pseudo_labels(q, index, self.matrix, self.assignment, self.rule, self.semantic_policy)
+        one_hot, semantic = self._both_heads(weak, batch.unlabelled_index)
         to_label = cosine_loss(self.matrix[batch.labels], _embedding(labelled))  # (B,)
         to_target = cosine_loss(semantic.target, _embedding(strong))  # (U,)
         to_class = cross_entropy(strong.logits, one_hot.labels)  # (U,)
@@ -75,12 +85,33 @@ class SemCo(Method[SemCoConfig]):
             "unlabelled_semantic": masked_mean(to_target, semantic.mask),  # Eq. 5
             "cotraining": self._cotraining(strong, one_hot, semantic),  # Eq. 8
         }
+        of_policies = self._policy_losses(strong, one_hot, semantic)
         metrics = {
             "mask_one_hot": one_hot.mask.mean(),
             "mask_semantic": semantic.mask.mean(),
             "disagreement": _disagreement(one_hot, semantic).mean(),
         }
-        return StepResult(losses, self._weights(), metrics, {"one_hot": one_hot, "semantic": semantic})
+        weights = {**self._weights(), **dict.fromkeys(of_policies, self.config.lambda_f)}
+        said = {"one_hot": one_hot, "semantic": semantic}
+        return StepResult({**losses, **of_policies}, weights, metrics, said)
+
+    def pseudo_labels(self, weak: Outputs, index: Tensor) -> dict[str, PseudoLabels]:
+        one_hot, semantic = self._both_heads(weak, index)
+        return {"one_hot": one_hot, "semantic": semantic}
+
+    def _both_heads(self, weak: Outputs, index: Tensor) -> tuple[PseudoLabels, pl.SemanticPseudoLabels]:
+        q, M, A = _embedding(weak), self.matrix, self.assignment
+        one_hot = pl.one_hot_pseudo_labels(weak.logits, index, self.one_hot_policy)
+        return one_hot, pl.semantic_pseudo_labels(q, index, M, A, self.rule, self.semantic_policy)
+
+    def _policy_losses(self, strong: Outputs, one_hot: PseudoLabels, semantic: PseudoLabels) -> dict[str, Tensor]:
+        """What the threshold policies add (FreeMatch's fairness), by head: of classes, and of groups."""
+        groups = self.rule.scores(pl.cosine_similarities(_embedding(strong), self.matrix), self.assignment).groups
+        by_head = {
+            "one_hot": self.one_hot_policy.losses(strong.logits.softmax(dim=-1), one_hot.mask),
+            "semantic": self.semantic_policy.losses(groups, semantic.mask),
+        }
+        return {f"{name}_{head}": loss for head, losses in by_head.items() for name, loss in losses.items()}
 
     def _cotraining(self, strong: Outputs, one_hot: PseudoLabels, semantic: PseudoLabels) -> Tensor:
         """Eq. 8: each head learns from the other's pseudo-label, where the other is confident."""

@@ -8,19 +8,30 @@ from semco.pseudo_labels.semantic import (
     ScoringRule,
     SemanticPseudoLabels,
     class_probabilities,
+    cosine_similarities,
     group_assignment,
     semantic_pseudo_labels,
 )
-from semco.pseudo_labels.thresholds import FixedThreshold, ThresholdPolicy
+from semco.pseudo_labels.thresholds import (
+    FixedThreshold,
+    FlexMatchThreshold,
+    FreeMatchThreshold,
+    SoftMatchWeights,
+    ThresholdPolicy,
+)
 
 __all__ = [
     "FixedThreshold",
+    "FlexMatchThreshold",
+    "FreeMatchThreshold",
     "PaperScoring",
     "ReferenceScoring",
     "ScoringRule",
     "SemanticPseudoLabels",
+    "SoftMatchWeights",
     "ThresholdPolicy",
     "class_probabilities",
+    "cosine_similarities",
     "group_assignment",
     "one_hot_pseudo_labels",
     "semantic_pseudo_labels",

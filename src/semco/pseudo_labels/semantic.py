@@ -89,16 +89,19 @@ def semantic_pseudo_labels(
     rule: ScoringRule,
     policy: ThresholdPolicy,
 ) -> SemanticPseudoLabels:
-    """Predicted embeddings (U, d) of the weak view -> targets and group mask (Eq. 4 and the text by it)."""
+    """Predicted embeddings (U, d) of the weak view -> targets and group mask (Eq. 4 and the text by it).
+
+    What this head chooses among is groups, so a policy judges, and keeps its statistics of, groups and their scores.
+    """
     scores = rule.scores(cosine_similarities(embedding, matrix), assignment)
     confidence, groups = scores.groups.max(dim=-1)
     weights = scores.classes * assignment.T[groups]  # (U, K), 0 outside the winning group
     weights = weights / weights.sum(dim=-1, keepdim=True)
     labels = rule.labels(scores.classes, weights)
-    policy.update(confidence, labels, scores.classes, index)
+    policy.update(confidence, groups, scores.groups, index)
     return SemanticPseudoLabels(
         labels=labels,
-        mask=policy.mask(confidence, labels, scores.classes),
+        mask=policy.mask(confidence, groups, scores.groups),
         confidence=confidence,
         groups=groups,
         target=weights @ matrix,

@@ -1,0 +1,44 @@
+"""Distribution alignment (ReMixMatch, Sec. 3.1).
+
+Shapes: U unlabelled images, K classes, R remembered steps.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+# Keeps the ratio finite for a class that is never predicted, as in the authors' code.
+SMALLEST = 1e-6
+
+
+class DistributionAlignment(nn.Module):
+    """Predictions scaled so that on average they follow the class distribution of the labelled images.
+
+    What the model predicts on average is the mean over the last R steps; before the first step it is uniform.
+    """
+
+    history: Tensor  # (R, K), mean predictions, newest last
+    wanted: Tensor  # (K,), p(y)
+
+    def __init__(self, labelled_counts: Tensor, steps: int = 128) -> None:
+        super().__init__()
+        counts = labelled_counts.float()
+        self.register_buffer("wanted", counts / counts.sum(), persistent=False)
+        self.register_buffer("history", torch.full((steps, len(counts)), 1.0 / len(counts)))
+
+    @torch.no_grad()
+    def forward(self, probabilities: Tensor) -> Tensor:
+        """Normalize(q p(y) / p~(y)) for q (U, K) -> (U, K); then q is remembered."""
+        aligned = self.align(probabilities)
+        self.remember(probabilities)
+        return aligned
+
+    def align(self, probabilities: Tensor) -> Tensor:
+        ratio = (self.wanted + SMALLEST) / (self.history.mean(dim=0) + SMALLEST)
+        aligned = probabilities * ratio
+        return aligned / aligned.sum(dim=-1, keepdim=True)
+
+    def remember(self, probabilities: Tensor) -> None:
+        mean = probabilities.mean(dim=0, keepdim=True)
+        self.history.copy_(torch.cat([self.history[1:], mean]))

@@ -1,0 +1,53 @@
+"""Which pseudo-labels to trust: one policy a head.
+
+A head *chooses*: the one-hot head among K classes, SemCo's semantic head among Q groups of classes.
+Shapes: U unlabelled images, C choices (K or Q).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+
+class ThresholdPolicy(nn.Module, ABC):
+    """Weights in [0, 1] for pseudo-labels. What a policy learns during a run lives in its buffers.
+
+    Every step calls `update` with the head's statements about the weak views, then `mask` with the same.
+    """
+
+    # Buffers with a row for each image of the unlabelled pool, see `semco.methods.base.Method`.
+    per_image_buffers: ClassVar[tuple[str, ...]] = ()
+
+    def update(self, confidence: Tensor, choices: Tensor, scores: Tensor, index: Tensor) -> None:
+        """Learn from this step; ``index`` (U,) are places in the unlabelled pool. Nothing, by default."""
+
+    @abstractmethod
+    def mask(self, confidence: Tensor, choices: Tensor, scores: Tensor) -> Tensor:
+        """Confidence (U,), choices (U,) int64, scores (U, C) -> weights (U,); 0 discards a sample."""
+
+    def losses(self, strong: Tensor, mask: Tensor) -> dict[str, Tensor]:  # noqa: ARG002
+        """Loss terms of the policy's own, from scores (U, C) of the strong views with gradient and the mask (U,)."""
+        return {}
+
+
+class FixedThreshold(ThresholdPolicy):
+    """1 where the confidence reaches a threshold, else 0: FixMatch, and Eq. 4 and 7 of SemCo."""
+
+    def __init__(self, threshold: float) -> None:
+        super().__init__()
+        self.threshold = threshold
+
+    def mask(self, confidence: Tensor, choices: Tensor, scores: Tensor) -> Tensor:  # noqa: ARG002
+        return (confidence >= self.threshold).to(confidence.dtype)
+
+
+def prior_of(sizes: Tensor) -> Tensor:
+    """Number of classes in each choice (C,) -> what a head that knows nothing says, (C,), summing to 1.
+
+    For classes it is 1/K each. A group of three classes expects three times the images of a group of one, so that
+    adaptive policies measure what a group has learnt against this prior.
+    """
+    return sizes.float() / sizes.sum()

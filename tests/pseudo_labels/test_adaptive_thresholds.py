@@ -1,0 +1,214 @@
+"""FlexMatch, FreeMatch and SoftMatch against numbers worked out by hand and slow loops.
+
+Shapes: U unlabelled images, C choices.
+"""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from semco.pseudo_labels import (
+    FlexMatchThreshold,
+    FreeMatchThreshold,
+    PaperScoring,
+    SoftMatchWeights,
+    ThresholdPolicy,
+    group_assignment,
+    one_hot_pseudo_labels,
+    semantic_pseudo_labels,
+)
+from semco.pseudo_labels.thresholds.flexmatch import flexible_thresholds
+from semco.pseudo_labels.thresholds.freematch import fairness_loss
+from semco.pseudo_labels.thresholds.softmatch import truncated_gaussian
+
+ONES = torch.ones(3)
+
+
+def say(policy: ThresholdPolicy, scores: list[list[float]], index: list[int]) -> list[float]:
+    """One step with scores (U, C) that sum to 1."""
+    return one_hot_pseudo_labels(torch.tensor(scores).log(), torch.tensor(index), policy).mask.tolist()
+
+
+def test_flexmatch_on_a_made_up_history() -> None:
+    # Of 20 images 8 were given class 0, 4 class 1, none class 2, and 8 nothing: beta = 1, 1/2, 0.
+    chosen = torch.tensor([0] * 8 + [1] * 4 + [-1] * 8)
+    thresholds = flexible_thresholds(chosen, ONES, 0.9)
+    torch.testing.assert_close(thresholds, torch.tensor([0.9, 0.9 * 0.5 / 1.5, 0.0]))
+    # While most images were given nothing they are the measure (warm-up): beta = 2/10, 1/10, 0.
+    early = flexible_thresholds(torch.tensor([0, 0, 1] + [-1] * 10), ONES, 0.9)
+    torch.testing.assert_close(early, torch.tensor([0.9 * 0.2 / 1.8, 0.9 * 0.1 / 1.9, 0.0]))
+
+
+def test_flexmatch_counts_a_group_by_its_classes() -> None:
+    # Group 0 holds 4 classes: its 8 images are 2 a class, as many as the single class of group 1 has.
+    thresholds = flexible_thresholds(torch.tensor([0] * 8 + [1] * 2), torch.tensor([4.0, 1.0]), 0.7)
+    torch.testing.assert_close(thresholds, torch.tensor([0.7, 0.7]))
+
+
+def test_flexmatch_records_confident_choices_and_forgets_nothing() -> None:
+    policy = FlexMatchThreshold(0.9, ONES, 5)
+    assert say(policy, [[0.95, 0.03, 0.02], [0.4, 0.5, 0.1]], [3, 1]) == [1.0, 1.0]  # thresholds are 0 at first
+    assert policy.chosen.tolist() == [-1, -1, -1, 0, -1]
+    # One image of class 0 against four of none: beta = 1/4, a threshold of .9 / 7 = .1286 for class 0.
+    say(policy, [[0.2, 0.7, 0.1], [0.02, 0.02, 0.96]], [3, 0])
+    torch.testing.assert_close(policy.thresholds, torch.tensor([0.9 / 7, 0.0, 0.0]))
+    assert policy.chosen.tolist() == [2, -1, -1, 0, -1]  # image 3 keeps its last confident choice
+    # Counts 1, 0, 1 against three of none: beta = 1/3, thresholds .9 / 5.
+    assert say(policy, [[0.98, 0.01, 0.01]], [0]) == [1.0]
+    torch.testing.assert_close(policy.thresholds, torch.tensor([0.18, 0.0, 0.18]))
+    assert policy.chosen.tolist() == [0, -1, -1, 0, -1]
+    assert policy.per_image_buffers == ("chosen",)
+
+
+def test_flexmatch_thresholds_are_compared_by_class() -> None:
+    policy = FlexMatchThreshold(0.9, ONES, 20)
+    policy.chosen.copy_(torch.tensor([0] * 8 + [1] * 4 + [-1] * 8))  # thresholds .9, .3, 0
+    scores = [[0.89, 0.1, 0.01], [0.05, 0.9, 0.05], [0.3, 0.3, 0.4], [0.9001, 0.05, 0.0499]]
+    assert say(policy, scores, [0, 1, 2, 3]) == [0.0, 1.0, 1.0, 1.0]
+
+
+def test_freematch_averages_by_hand() -> None:
+    policy = FreeMatchThreshold(0.9, torch.ones(2))
+    torch.testing.assert_close(policy.thresholds, torch.tensor([0.5, 0.5]))
+    # Mean confidence (.8 + .6 + .7) / 3 = .7; mean scores (2.1 / 3, .9 / 3); every choice is class 0.
+    mask = say(policy, [[0.8, 0.2], [0.6, 0.4], [0.7, 0.3]], [0, 1, 2])
+    assert mask == [1.0, 1.0, 1.0]
+    assert float(policy.confidence) == pytest.approx(0.9 * 0.5 + 0.1 * 0.7)
+    torch.testing.assert_close(policy.expected, torch.tensor([0.52, 0.48]))
+    torch.testing.assert_close(policy.frequency, torch.tensor([0.55, 0.45]))
+    torch.testing.assert_close(policy.thresholds, torch.tensor([0.52, 0.52 * 0.48 / 0.52]))
+    # Scores of the second step: confidence .55 / .45 around a threshold that has moved on.
+    mask = say(policy, [[0.51, 0.49], [0.49, 0.51]], [0, 1])
+    tau = 0.9 * 0.52 + 0.1 * 0.51
+    expected = [0.9 * 0.52 + 0.1 * 0.5, 0.9 * 0.48 + 0.1 * 0.5]
+    assert float(policy.confidence) == pytest.approx(tau)
+    assert mask == [float(tau <= 0.51), float(expected[1] / expected[0] * tau <= 0.51)] == [0.0, 1.0]
+
+
+def test_freematch_measures_groups_against_their_sizes() -> None:
+    policy = FreeMatchThreshold(0.999, torch.tensor([3, 1]))
+    torch.testing.assert_close(policy.expected, torch.tensor([0.75, 0.25]))
+    # A head that knows nothing has learnt no group better than another.
+    torch.testing.assert_close(policy.thresholds, torch.tensor([0.75, 0.75]))
+
+
+def slow_fairness(strong: list[list[float]], mask: list[float], expected: list[float], frequency: list[float]) -> float:
+    kept = [row for row, m in zip(strong, mask, strict=True) if m]
+    if not kept:
+        return 0.0
+    classes = range(len(expected))
+    target = [expected[c] / frequency[c] for c in classes]
+    mean = [sum(row[c] for row in kept) / len(kept) for c in classes]
+    histogram = [sum(row.index(max(row)) == c for row in kept) / len(kept) for c in classes]
+    ratio = [mean[c] / histogram[c] if histogram[c] else 0.0 for c in classes]
+    return sum(target[c] / sum(target) * math.log(ratio[c] / sum(ratio)) for c in classes if histogram[c])
+
+
+@pytest.mark.parametrize("kept", [[1, 1, 1, 1], [1, 0, 1, 0], [0, 0, 0, 1], [0, 0, 0, 0]])
+def test_fairness_loss_against_a_loop(kept: list[float]) -> None:
+    strong = torch.tensor([[0.6, 0.3, 0.1], [0.2, 0.5, 0.3], [0.1, 0.7, 0.2], [0.5, 0.4, 0.1]], requires_grad=True)
+    expected, frequency = torch.tensor([0.5, 0.3, 0.2]), torch.tensor([0.6, 0.1, 0.3])
+    loss = fairness_loss(strong, torch.tensor(kept).float(), expected, frequency)
+    slow = slow_fairness(strong.tolist(), kept, expected.tolist(), frequency.tolist())
+    assert float(loss.detach()) == pytest.approx(slow, abs=1e-6)
+    loss.backward()
+    assert strong.grad is not None
+    assert torch.isfinite(strong.grad).all()
+    assert all(float(row.abs().sum()) == 0 for row, m in zip(strong.grad, kept, strict=True) if not m)
+
+
+def test_fairness_loss_by_hand() -> None:
+    strong = torch.tensor([[0.9, 0.1], [0.9, 0.1], [0.9, 0.1], [0.4, 0.6]])
+    # Mean (3.1, .9) / 4 over histogram (3, 1) / 4: 31 / 30 and 9 / 10, so 31 / 58 and 27 / 58.
+    # p~ / h~ is (5 / 9, 5), so .1 and .9.
+    loss = fairness_loss(strong, torch.ones(4), torch.tensor([0.5, 0.5]), torch.tensor([0.9, 0.1]))
+    assert float(loss) == pytest.approx(0.1 * math.log(31 / 58) + 0.9 * math.log(27 / 58), rel=1e-5)
+
+
+def test_softmatch_gaussian_by_hand() -> None:
+    # Mean .8, variance .04, so a deviation of .2 / 2 = .1: one deviation below is exp(-1/2), two exp(-2).
+    weights = truncated_gaussian(torch.tensor([0.6, 0.7, 0.8, 0.95]), torch.tensor(0.8), torch.tensor(0.04))
+    torch.testing.assert_close(weights, torch.tensor([math.exp(-2), math.exp(-0.5), 1.0, 1.0]))
+    same = truncated_gaussian(torch.tensor([0.5, 0.5]), torch.tensor(0.5), torch.tensor(0.0))
+    assert same.tolist() == [1.0, 1.0]
+
+
+def test_softmatch_averages_by_hand() -> None:
+    policy = SoftMatchWeights(0.9, torch.ones(2))
+    # Mean scores stay even, so that alignment changes nothing: confidences .9, .7, .6, .6 over the two classes.
+    scores = [[0.9, 0.1], [0.3, 0.7], [0.4, 0.6], [0.4, 0.6]]
+    mask = say(policy, scores, [0, 1, 2, 3])
+    mean, variance = 0.7, (0.04 + 0 + 0.01 + 0.01) / 3
+    mu, sigma2 = 0.9 * 0.5 + 0.1 * mean, 0.9 + 0.1 * variance
+    assert float(policy.mean) == pytest.approx(mu, rel=1e-5)
+    assert float(policy.variance) == pytest.approx(sigma2, rel=1e-5)
+    assert mask == pytest.approx([1.0, 1.0, 1.0, 1.0])
+    low = say(policy, [[0.5, 0.5], [0.5, 0.5]], [0, 1])
+    mu, sigma2 = 0.9 * mu + 0.05, 0.9 * sigma2
+    assert low == pytest.approx([math.exp(-((mu - 0.5) ** 2) / (2 * sigma2 / 4))] * 2, rel=1e-4)
+
+
+def test_softmatch_aligns_before_it_weighs() -> None:
+    """A class predicted all the time counts for less than one that is rarely predicted, at the same confidence."""
+    policy = SoftMatchWeights(0.5, torch.ones(2))
+    for _ in range(150):  # more than are remembered
+        say(policy, [[0.9, 0.1], [0.9, 0.1], [0.9, 0.1], [0.2, 0.8]], [0, 1, 2, 3])
+    # The mean score is (.725, .275): (.9, .1) becomes (.9/.725, .1/.275) normalised, and so on.
+    often = (0.9 / 0.725) / (0.9 / 0.725 + 0.1 / 0.275)
+    rare = (0.8 / 0.275) / (0.8 / 0.275 + 0.2 / 0.725)
+    assert float(policy.mean) == pytest.approx((3 * often + rare) / 4, abs=1e-4)
+    weights = say(policy, [[0.85, 0.15], [0.15, 0.85]], [0, 1])
+    assert weights[0] < weights[1] == 1.0
+
+
+@pytest.mark.parametrize("sizes", [torch.tensor([3, 1]), torch.ones(2)])
+def test_softmatch_expects_groups_by_their_sizes(sizes: Tensor) -> None:
+    """Before the first step there is nothing to align."""
+    policy = SoftMatchWeights(0.999, sizes)
+    scores = torch.tensor([[0.7, 0.3], [0.1, 0.9]])
+    torch.testing.assert_close(policy.alignment.align(scores), scores)
+
+
+def test_the_semantic_head_is_judged_by_groups() -> None:
+    """Policies see the winning group and the scores of groups, in update and in mask alike."""
+    seen: list[tuple[str, Tensor, Tensor]] = []
+
+    class Recording(FreeMatchThreshold):
+        def update(self, confidence: Tensor, choices: Tensor, scores: Tensor, index: Tensor) -> None:
+            seen.append(("update", choices, scores))
+            super().update(confidence, choices, scores, index)
+
+        def mask(self, confidence: Tensor, choices: Tensor, scores: Tensor) -> Tensor:
+            seen.append(("mask", choices, scores))
+            torch.testing.assert_close(confidence, scores.amax(dim=-1))
+            return super().mask(confidence, choices, scores)
+
+    groups = torch.tensor([0, 1, 1])
+    policy = Recording(0.999, groups.bincount())
+    pseudo = semantic_pseudo_labels(
+        torch.eye(3)[:2], torch.arange(2), torch.eye(3), group_assignment(groups), PaperScoring(3.0), policy
+    )
+    assert pseudo.groups.tolist() == [0, 1]
+    for _, choices, scores in seen:
+        assert choices.tolist() == [0, 1]
+        assert scores.shape == (2, 2)
+        torch.testing.assert_close(scores.sum(dim=-1), torch.ones(2))
+    assert [name for name, *_ in seen] == ["update", "mask"]
+
+
+@pytest.mark.parametrize(
+    "policy", [FlexMatchThreshold(0.9, ONES, 9), FreeMatchThreshold(0.9, ONES), SoftMatchWeights(0.9, ONES)]
+)
+def test_what_a_policy_learns_is_saved(policy: ThresholdPolicy) -> None:
+    import copy
+
+    fresh = copy.deepcopy(policy)
+    scores = [[0.95, 0.03, 0.02], [0.2, 0.5, 0.3], [0.1, 0.1, 0.8]]
+    say(policy, scores, [0, 4, 7])
+    assert any(not torch.equal(a, b) for a, b in zip(policy.buffers(), fresh.buffers(), strict=True))
+    fresh.load_state_dict(policy.state_dict())
+    assert say(fresh, scores, [0, 4, 8]) == say(policy, scores, [0, 4, 8])
