@@ -7,7 +7,15 @@ import math
 import pytest
 import torch
 
-from semco.losses import cosine_loss, cross_entropy, masked_mean
+from semco.losses import (
+    cosine_loss,
+    cross_entropy,
+    entropy,
+    kl_divergence,
+    masked_mean,
+    soft_cross_entropy,
+    squared_error,
+)
 
 
 def test_cross_entropy_by_hand() -> None:
@@ -35,3 +43,35 @@ def test_masked_mean_divides_by_all_samples() -> None:
     values, mask = torch.tensor([1.0, 2.0, 4.0, 8.0]), torch.tensor([0.0, 1.0, 0.5, 0.0])
     assert float(masked_mean(values, mask)) == 1.0  # (2 + 2) / 4
     assert float(masked_mean(values, torch.zeros(4))) == 0.0
+
+
+def test_soft_cross_entropy_by_hand() -> None:
+    logits = torch.tensor([[math.log(2.0), 0.0, 0.0], [0.0, math.log(6.0), 0.0]])
+    targets = torch.tensor([[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])
+    # Softmaxes: (2, 1, 1) / 4 and (1, 6, 1) / 8.
+    expected = [0.5 * math.log(2.0) + 0.5 * math.log(4.0), math.log(8.0)]
+    assert soft_cross_entropy(logits, targets).tolist() == pytest.approx(expected)
+
+
+def test_soft_cross_entropy_of_one_hot_targets_is_cross_entropy() -> None:
+    logits, labels = torch.randn(6, 4, generator=torch.Generator().manual_seed(0)), torch.arange(6) % 4
+    torch.testing.assert_close(soft_cross_entropy(logits, torch.eye(4)[labels]), cross_entropy(logits, labels))
+
+
+def test_squared_error_is_the_mean_over_classes() -> None:
+    p, q = torch.tensor([[0.5, 0.5, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]]), torch.tensor([[0.25] * 4, [0.0, 1.0, 0.0, 0.0]])
+    assert squared_error(p, q).tolist() == pytest.approx([4 * 0.0625 / 4, 2 / 4])
+
+
+def test_kl_divergence_by_hand() -> None:
+    p = torch.tensor([[math.log(3.0), 0.0], [1.0, 1.0], [200.0, 0.0]])  # (3, 1) / 4, (1, 1) / 2, certain
+    q = torch.tensor([[0.0, 0.0], [5.0, 5.0], [0.0, 0.0]])
+    expected = [0.75 * math.log(1.5) + 0.25 * math.log(0.5), 0.0, math.log(2.0)]
+    assert kl_divergence(p, q).tolist() == pytest.approx(expected, abs=1e-6)
+    assert float(kl_divergence(q, p)[0]) == pytest.approx(0.5 * math.log(2 / 3) + 0.5 * math.log(2.0))
+
+
+def test_entropy_by_hand() -> None:
+    logits = torch.tensor([[7.0, 7.0, 7.0, 7.0], [math.log(2.0), 0.0, 0.0, -400.0], [300.0, 0.0, 0.0, 0.0]])
+    expected = [math.log(4.0), 0.5 * math.log(2.0) + 0.5 * math.log(4.0), 0.0]
+    assert entropy(logits).tolist() == pytest.approx(expected, abs=1e-6)

@@ -22,3 +22,25 @@ def cosine_loss(targets: Tensor, predictions: Tensor) -> Tensor:
 def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
     """Sum of retained values over *all* U samples, (U,) and (U,) -> (); few retained samples weigh little."""
     return (values * mask).mean()
+
+
+def soft_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """H(q, f(x)) for logits (N, K) and distributions (N, K) -> (N,)."""
+    return -(targets * logits.log_softmax(dim=-1)).sum(dim=-1)
+
+
+def squared_error(predictions: Tensor, targets: Tensor) -> Tensor:
+    """Mean over the classes of (p - q)^2, for distributions (N, K) and (N, K) -> (N,)."""
+    return (predictions - targets).square().mean(dim=-1)
+
+
+def kl_divergence(target_logits: Tensor, logits: Tensor) -> Tensor:
+    """KL(p || q) between the softmaxes of logits (N, K) and (N, K) -> (N,)."""
+    log_p, log_q = target_logits.log_softmax(dim=-1), logits.log_softmax(dim=-1)
+    return (log_p.exp() * (log_p - log_q)).sum(dim=-1)
+
+
+def entropy(logits: Tensor) -> Tensor:
+    """H(p) of the softmax of logits (N, K) -> (N,)."""
+    log_p = logits.log_softmax(dim=-1)
+    return -(log_p.exp() * log_p).sum(dim=-1)

@@ -74,7 +74,7 @@ class Method(nn.Module, ABC, Generic[C]):
     name: ClassVar[str]
     title: ClassVar[str]  # "FixMatch (Sohn et al. 2020)"
     Config: ClassVar[type[MethodConfig]]
-    views: ClassVar[ViewCounts] = ViewCounts()
+    views: ViewCounts = ViewCounts()  # of the class, or of the object where a field says how many
     heads: ClassVar[tuple[Head, ...]] = ("one_hot",)
     # Of the cosines when the semantic head predicts, softmax(scale * cos); a method with such a head sets it.
     scale: float | None = None

@@ -20,3 +20,11 @@ def one_hot_pseudo_labels(logits: Tensor, index: Tensor, policy: ThresholdPolicy
     policy.update(confidence, labels, probabilities, index)
     mask = policy.mask(confidence, labels, probabilities)
     return PseudoLabels(labels=labels, mask=mask, confidence=confidence)
+
+
+@torch.no_grad()
+def soft_pseudo_labels(probabilities: Tensor, mask: Tensor | None = None) -> PseudoLabels:
+    """A distribution (U, K) that serves as a target, seen as a label: its argmax. Without a mask all count."""
+    confidence, labels = probabilities.detach().max(dim=-1)
+    kept = torch.ones_like(confidence) if mask is None else mask.to(confidence.dtype)
+    return PseudoLabels(labels=labels, mask=kept, confidence=confidence)

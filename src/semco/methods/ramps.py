@@ -1,0 +1,25 @@
+"""Weights that grow during a run, as functions of the part of it that is done, so that short runs ramp up too."""
+
+from __future__ import annotations
+
+import math
+
+from semco.types import Task
+
+
+def sigmoid_ramp(fraction: float, length: float) -> float:
+    """exp(-5 (1 - t)^2), t from 0 to 1 over the first ``length`` of the run, then 1 (Laine & Aila 2017, Sec. 2)."""
+    done = 1.0 if length == 0 else min(1.0, fraction / length)
+    return math.exp(-5.0 * (1.0 - done) ** 2)
+
+
+def linear_ramp(fraction: float, start: float, end: float) -> float:
+    """0 up to ``start``, then linear up to 1 at ``end``; a step where both are the same."""
+    if fraction >= end:
+        return 1.0
+    return max(0.0, (fraction - start) / (end - start)) if end > start else 0.0
+
+
+def labelled_fraction(task: Task) -> float:
+    """M / N, by which Laine & Aila and Mean Teacher scale their greatest weight: labelled of all training images."""
+    return min(1.0, float(task.labelled_counts.sum()) / task.pool_size)

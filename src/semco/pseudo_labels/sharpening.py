@@ -1,0 +1,15 @@
+"""Distributions made more certain.
+
+Shapes: N images, K classes.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+
+def sharpen(probabilities: Tensor, temperature: float) -> Tensor:
+    """p_k^(1/T) / sum_j p_j^(1/T) (MixMatch, Eq. 7): (N, K) -> (N, K); T = 1 changes nothing, T -> 0 is one-hot."""
+    # In logarithms and from the row's maximum down, as p^(1/T) underflows for a small T. A class of
+    # probability 0 keeps it.
+    return (probabilities.log() / temperature).softmax(dim=-1)

@@ -1,0 +1,34 @@
+"""Weights over a run."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from semco.methods.ramps import labelled_fraction, linear_ramp, sigmoid_ramp
+from semco.types import Task
+
+
+@pytest.mark.parametrize(
+    ("fraction", "value"), [(0.0, math.exp(-5)), (0.1, math.exp(-1.25)), (0.15, math.exp(-0.3125)), (0.2, 1), (0.9, 1)]
+)
+def test_sigmoid_ramp(fraction: float, value: float) -> None:
+    assert sigmoid_ramp(fraction, 0.2) == pytest.approx(value)
+
+
+@pytest.mark.parametrize(("fraction", "value"), [(0.0, 0), (0.1, 0), (0.2, 0.2), (0.35, 0.5), (0.6, 1), (1.0, 1)])
+def test_linear_ramp(fraction: float, value: float) -> None:
+    assert linear_ramp(fraction, 0.1, 0.6) == pytest.approx(value, abs=1e-12)
+
+
+def test_no_ramp() -> None:
+    assert sigmoid_ramp(0.0, 0.0) == 1.0
+    assert linear_ramp(0.0, 0.0, 0.0) == 1.0
+    assert [linear_ramp(t, 0.5, 0.5) for t in (0.49, 0.5)] == [0.0, 1.0]
+
+
+def test_labelled_fraction() -> None:
+    task = Task(("a", "b"), torch.eye(2), torch.arange(2), torch.tensor([3, 5]), pool_size=40)
+    assert labelled_fraction(task) == 0.2
