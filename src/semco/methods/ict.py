@@ -1,0 +1,52 @@
+"""ICT: Interpolation Consistency Training (Verma et al. 2019).
+
+Shapes: B labelled images, U unlabelled images, K classes.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from semco.config import MethodConfig, Unit
+from semco.losses import cross_entropy, squared_error
+from semco.methods.base import Forward, Method
+from semco.methods.mixing import beta_weights, mix, permutation
+from semco.methods.ramps import sigmoid_ramp
+from semco.pseudo_labels.one_hot import soft_pseudo_labels
+from semco.types import Batch, Progress, StepResult, ViewCounts
+
+
+class ICTConfig(MethodConfig):
+    name: str = "ict"
+    # Greatest weight of the consistency loss.
+    lambda_u: float = Field(default=100.0, ge=0)
+    # Part of the run over which it grows.
+    ramp_up: Unit = 0.25
+    # Of the Beta distribution of the mixing weight (CIFAR-10: 1, SVHN: 0.1); 0 does not mix.
+    alpha: float = Field(default=1.0, ge=0)
+
+
+class ICT(Method[ICTConfig]):
+    """The prediction on a mixture of two images is the mixture of the averaged model's predictions."""
+
+    name = "ict"
+    title = "ICT (Verma et al. 2019)"
+    Config = ICTConfig
+    views = ViewCounts(labelled_weak=1, unlabelled_weak=1)
+
+    def compute(self, batch: Batch, forward: Forward, progress: Progress) -> StepResult:
+        images = batch.unlabelled.weak[0]
+        target = forward.teacher(weak=images)["weak"].logits.softmax(dim=-1)  # (U, K)
+        weight = beta_weights(1, self.config.alpha, images, progress.generator)  # (1,), the same for the whole step
+        partner = permutation(len(images), images.device, progress.generator)  # (U,)
+        mixed = mix(images, images[partner], weight)
+        outputs = forward(labelled=batch.labelled.weak[0], mixed=mixed)
+        student = outputs["mixed"].logits.softmax(dim=-1)
+        return StepResult(
+            losses={
+                "supervised": cross_entropy(outputs["labelled"].logits, batch.labels).mean(),
+                "consistency": squared_error(student, mix(target, target[partner], weight)).mean(),
+            },
+            weights={"consistency": self.config.lambda_u * sigmoid_ramp(progress.fraction, self.config.ramp_up)},
+            pseudo_labels={"one_hot": soft_pseudo_labels(target)},
+        )

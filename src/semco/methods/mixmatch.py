@@ -1,0 +1,67 @@
+"""MixMatch: a holistic approach to semi-supervised learning (Berthelot et al. 2019b).
+
+Shapes: B labelled images, U unlabelled images, V views of each, K classes.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field, PositiveFloat
+
+from semco.config import MethodConfig, Unit
+from semco.losses import soft_cross_entropy, squared_error
+from semco.methods.base import Forward, Method
+from semco.methods.mixing import mixmatch_mixup
+from semco.methods.ramps import linear_ramp
+from semco.pseudo_labels.one_hot import soft_pseudo_labels
+from semco.pseudo_labels.sharpening import sharpen
+from semco.types import Batch, Progress, StepResult, Task, ViewCounts
+
+
+class MixMatchConfig(MethodConfig):
+    name: str = "mixmatch"
+    # Greatest weight of the unlabelled loss (CIFAR-10: 75, CIFAR-100: 150).
+    lambda_u: float = Field(default=75.0, ge=0)
+    # Part of the run over which it grows (16,384 of 2^20 steps).
+    ramp_up: Unit = 1 / 64
+    # Of the guessed labels' sharpening; 1 leaves them as they are.
+    temperature: PositiveFloat = 0.5
+    # Of mixup's Beta distribution; 0 does not mix.
+    alpha: float = Field(default=0.75, ge=0)
+    # Weak views of an unlabelled image whose predictions are averaged into a guess: K of the paper.
+    guesses: int = Field(default=2, ge=1)
+
+
+class MixMatch(Method[MixMatchConfig]):
+    """Labels guessed from several views and sharpened; labelled and unlabelled images mixed with each other."""
+
+    name = "mixmatch"
+    title = "MixMatch (Berthelot et al. 2019)"
+    Config = MixMatchConfig
+    views = ViewCounts(labelled_weak=1, unlabelled_weak=2)
+
+    def __init__(self, config: MixMatchConfig, task: Task) -> None:
+        super().__init__(config, task)
+        self.classes = task.num_classes
+        self.views = ViewCounts(labelled_weak=1, unlabelled_weak=config.guesses)
+
+    def compute(self, batch: Batch, forward: Forward, progress: Progress) -> StepResult:
+        weak, size = batch.unlabelled.weak, len(batch.labels)
+        said = forward(no_grad={f"weak_{i}": view for i, view in enumerate(weak)})
+        guess = torch.stack([outputs.logits.softmax(dim=-1) for outputs in said.values()]).mean(dim=0)  # (U, K), Eq. 6
+        sharp = sharpen(guess, self.config.temperature)  # Eq. 7
+        labels = F.one_hot(batch.labels, self.classes).to(sharp.dtype)
+        images = torch.cat([batch.labelled.weak[0], *weak])  # (B + V U, C, H, W)
+        targets = torch.cat([labels, sharp.repeat(len(weak), 1)])  # (B + V U, K)
+        mixed, mixed_targets = mixmatch_mixup(images, targets, self.config.alpha, progress.generator)
+        logits = forward(mixed=mixed)["mixed"].logits
+        unlabelled = logits[size:].softmax(dim=-1)
+        return StepResult(
+            losses={
+                "supervised": soft_cross_entropy(logits[:size], mixed_targets[:size]).mean(),  # Eq. 3
+                "unlabelled": squared_error(unlabelled, mixed_targets[size:]).mean(),  # Eq. 4
+            },
+            weights={"unlabelled": self.config.lambda_u * linear_ramp(progress.fraction, 0.0, self.config.ramp_up)},
+            pseudo_labels={"one_hot": soft_pseudo_labels(sharp)},
+        )

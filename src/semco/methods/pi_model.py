@@ -1,0 +1,49 @@
+"""Pi-model: consistency of two noisy passes (Laine & Aila 2017, Alg. 1).
+
+Shapes: B labelled images, U unlabelled images, K classes.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from semco.config import MethodConfig, Unit
+from semco.losses import cross_entropy, squared_error
+from semco.methods.base import Forward, Method
+from semco.methods.ramps import labelled_fraction, sigmoid_ramp
+from semco.pseudo_labels.one_hot import soft_pseudo_labels
+from semco.types import Batch, Progress, StepResult, Task, ViewCounts
+
+
+class PiModelConfig(MethodConfig):
+    name: str = "pi_model"
+    # Greatest weight of the consistency loss; it is scaled by the labelled part of the training images.
+    lambda_u: float = Field(default=100.0, ge=0)
+    # Part of the run over which the weight grows (80 of 300 epochs).
+    ramp_up: Unit = 80 / 300
+
+
+class PiModel(Method[PiModelConfig]):
+    """The predictions on two weak views are drawn to each other; both passes learn."""
+
+    name = "pi_model"
+    title = "Pi-model (Laine & Aila 2017)"
+    Config = PiModelConfig
+    views = ViewCounts(labelled_weak=1, unlabelled_weak=2)
+
+    def __init__(self, config: PiModelConfig, task: Task) -> None:
+        super().__init__(config, task)
+        self.greatest = config.lambda_u * labelled_fraction(task)
+
+    def compute(self, batch: Batch, forward: Forward, progress: Progress) -> StepResult:
+        one, two = batch.unlabelled.weak
+        outputs = forward(labelled=batch.labelled.weak[0], one=one, two=two)
+        z, z_tilde = (outputs[view].logits.softmax(dim=-1) for view in ("one", "two"))  # (U, K) each
+        return StepResult(
+            losses={
+                "supervised": cross_entropy(outputs["labelled"].logits, batch.labels).mean(),
+                "consistency": squared_error(z, z_tilde).mean(),
+            },
+            weights={"consistency": self.greatest * sigmoid_ramp(progress.fraction, self.config.ramp_up)},
+            pseudo_labels={"one_hot": soft_pseudo_labels((z + z_tilde) / 2)},
+        )
