@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from semco.errors import UserError
 from semco.labels.lookup import ROUTES, Lookup, Match, alternatives, spell, spellings
@@ -74,6 +76,7 @@ def found(store: VectorStore, name: str) -> tuple[str, str]:
         ("retreiver", "retriever", "edit distance 1"),
         ("golden retreiver", "golden_retriever", "edit distance 1"),
         ("old retriver", "retriever", "edit distance 1"),
+        ("golden retreivers", "golden_retriever", "edit distance 1"),
         ("tree blorp", "tree", "mean of words"),
         ("oak tree blorp", "oak+tree", "mean of words"),
         ("class 7", "class", "mean of words"),
@@ -127,6 +130,31 @@ def test_no_guess(store: VectorStore, name: str) -> None:
 def test_an_edit_in_a_short_word_of_a_phrase_is_refused(tmp_path: Path) -> None:
     store = write_store(tmp_path / "s", "red_cat zebra")
     assert Lookup(store).find("red car") is None
+
+
+def test_a_word_is_not_corrected_into_a_short_one(tmp_path: Path) -> None:
+    assert Lookup(write_store(tmp_path / "s", "kate dog")).find("Katze") is None
+
+
+def test_a_correction_is_said(store: VectorStore) -> None:
+    _, notes = Lookup(store).find_all(["dog", "elehpant"])
+    assert notes == [
+        "class 'elehpant' was read as 'elephant'; if that is wrong, map it by hand with --alias 'elehpant'=TERM."
+    ]
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.one_of(st.text(max_size=40), st.lists(st.sampled_from(" ".join(TERMS).split()), max_size=6).map(" ".join)))
+def test_any_text_has_known_terms_or_none(store: VectorStore, name: str) -> None:
+    match = Lookup(store).find(name)
+    if match is None:
+        with pytest.raises(UserError) as caught:
+            Lookup(store).find_all([name])
+        assert len(str(caught.value)) < 500
+    else:
+        assert all(term in store for term in match.terms)
+        assert match.route in ROUTES
+        assert Lookup(store).find_all([name])[0] == [match]
 
 
 def test_corrections_prefer_the_frequent_term(tmp_path: Path) -> None:

@@ -87,10 +87,12 @@ def nearest(
     if json:
         _print_json({"term": match.term, "route": match.how, "nearest": dict(close)})
         return
-    table = _table("term", "cosine", "", title=f"{match.term} ({match.how})")
+    console = Console()
+    console.print(f"{escape(match.term)} ({escape(match.how)})", style="bold")
+    table = _table("term", "cosine", "")
     for other, cosine in close:
         _add(table, other, f"{cosine:.3f}", "█" * round(30 * max(cosine, 0)))
-    Console().print(table)
+    console.print(table)
 
 
 @app.command()
@@ -164,11 +166,12 @@ def tune(
         settings = [asdict(setting) for setting in found.settings]
         _print_json({"suggested": found.suggested, "default": found.default, "settings": settings})
         return
-    table = _table("eps", "groups", "of more than one", "largest", "joins", title=embeddings.source)
+    console = Console()
+    console.print(escape(embeddings.source), style="bold")
+    table = _table("eps", "groups", "of more than one", "largest", "joins")
     for row in found.settings:
         joins = "; ".join(" + ".join(members) for members in row.joined)
         _add(table, f"{row.eps:g}", str(row.groups), str(row.together), str(row.largest), _cut(joins))
-    console = Console()
     console.print(table)
     console.print(f"Suggested eps (largest gap): {found.suggested:.3f}. The source's own: {found.default:.3f}.")
 
@@ -246,13 +249,14 @@ def score(
     if json:
         _print_json(asdict(found))
         return
-    table = _table("measure", "value", title=f"CIFAR-100's names at eps {found.eps:.3g}")
+    console = Console()
+    console.print(f"CIFAR-100's names at eps {found.eps:.3g}", style="bold")
+    table = _table("measure", "value")
     _add(table, "pairwise F1 with the paper's groups", f"{found.f1:.2f}")
     _add(table, "pairs grouped together", str(found.pairs))
     _add(table, "of them inside one superclass", f"{found.inside:.0%}")
     if found.looks is not None:
         _add(table, "rank correlation with looks", f"{found.looks:.3f}")
-    console = Console()
     console.print(table)
     for members in found.groups:
         console.print(f"  {', '.join(members)}", highlight=False)
@@ -339,25 +343,30 @@ def _print_groups(embeddings: LabelEmbeddings, found: Groups, chosen: str) -> No
     matched = zip(embeddings.names, embeddings.terms, embeddings.routes, strict=True)
     other = [row for row in matched if "+" in row[1] or spell(row[0]) != spell(row[1])]
     if other:
-        table = _table("name", "term", "route", title="Names with another term than their own")
+        console.print("Names with another term than their own", style="bold")
+        table = _table("name", "term", "route")
         for row in other:
             _add(table, *row)
         console.print(table)
     together = [members for members in found.members if len(members) > 1]
-    table = _table("", "classes", title=f"Groups of more than one class at eps {found.eps:.3g} ({chosen})")
+    reach = f"eps {found.eps:.3g} ({chosen})"
+    title = (
+        f"Groups of more than one class at {reach}" if together else f"No two classes are within {reach} of each other"
+    )
+    console.print(title, style="bold")
+    table = _table("", "classes")
     for number, members in enumerate(together, 1):
         _add(table, str(number), ", ".join(members))
-    console.print(table if together else f"No two classes are within eps {found.eps:.3g} ({chosen}) of each other.")
+    if together:
+        console.print(table)
     alone = len(found.members) - len(together)
     console.print(
         f"{len(found.names)} classes, {found.count} groups, {alone} classes alone. {escape(embeddings.source)}."
     )
 
 
-def _table(*columns: str, title: str | None = None) -> Table:
-    return Table(
-        *columns, title=None if title is None else escape(title), title_justify="left", box=None, padding=(0, 2, 0, 0)
-    )
+def _table(*columns: str) -> Table:
+    return Table(*columns, box=None, padding=(0, 2, 0, 0), header_style="dim")
 
 
 def _add(table: Table, *cells: str) -> None:

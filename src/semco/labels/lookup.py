@@ -62,10 +62,13 @@ class Vocabulary:
         return next(((key,) for key in candidates if key and key in self.store), ())
 
     @cached_property
-    def _by_length(self) -> Mapping[int, list[int]]:
-        buckets = defaultdict(list)
+    def _by_length(self) -> Mapping[int, tuple[list[int], list[str]]]:
+        """Places and terms of each length: an edit changes the length by one at most."""
+        buckets: dict[int, tuple[list[int], list[str]]] = defaultdict(lambda: ([], []))
         for i, term in enumerate(self.store.terms()):
-            buckets[len(term)].append(i)
+            places, terms = buckets[len(term)]
+            places.append(i)
+            terms.append(term)
         return dict(buckets)
 
     def one_edit_away(self, key: str) -> list[str]:
@@ -73,11 +76,12 @@ class Vocabulary:
         from rapidfuzz.distance import OSA
         from rapidfuzz.process import extract
 
-        terms = self.store.terms()
-        places = [i for length in (-1, 0, 1) for i in self._by_length.get(len(key) + length, ())]
-        choices = {i: terms[i] for i in places}
-        found = extract(key, choices, scorer=OSA.distance, score_cutoff=1, limit=None)
-        return [term for term, _, i in sorted(found, key=lambda hit: (self.store.rank(hit[2]), hit[0]))]
+        found = []
+        for length in (len(key) - 1, len(key), len(key) + 1):
+            places, terms = self._by_length.get(length, ([], []))
+            hits = extract(key, terms, scorer=OSA.distance, score_cutoff=1, limit=None)
+            found += [(self.store.rank(places[i]), term) for term, _, i in hits]
+        return [term for _, term in sorted(found)]
 
     def similar_spellings(self, key: str, n: int = 3) -> list[str]:
         """The terms spelt most like ``key``, for an error message."""
@@ -126,7 +130,8 @@ def _head_noun(key: str, known: Vocabulary) -> Terms:
 
 
 def _spelling(key: str, known: Vocabulary) -> Terms:
-    for word in (_bare(key), *_head(key)):
+    bare = _bare(key)
+    for word in dict.fromkeys((bare, *_lemmas(bare), *_head(key))):
         if len(word.replace("_", "")) >= SHORTEST_CORRECTED:
             found = known.first(term for term in known.one_edit_away(word) if _is_correction(word, term))
             if found:
@@ -161,6 +166,7 @@ STEPS = (
 ROUTES = ("alias", *(step.route for step in STEPS))
 _DROPS_WORDS = frozenset(step.route for step in STEPS if step.drops_words)
 _MEAN = STEPS[-1]
+_SPELLING = "edit distance 1"
 
 
 class Lookup:
@@ -173,10 +179,11 @@ class Lookup:
 
     def find(self, name: str) -> Match | None:
         """The match of one name, or None."""
-        alias = name if name in self.aliases else self._alias_keys.get(spell(name))
+        key = spell(name)
+        alias = name if name in self.aliases else self._alias_keys.get(key)
         if alias is not None:
             return Match(name, self._alias_terms(alias), "alias", name)
-        whole = self.known.first(spellings(name))
+        whole = self.known.first([key]) or self.known.first(spellings(name))
         if whole:
             return Match(name, whole, "exact", name)
         parts = alternatives(name)
@@ -224,7 +231,7 @@ class Lookup:
             words = self._words(matches[rival])
             if words is not None:
                 matches[rival] = words
-        notes = []
+        notes = [_guess(match) for match in matches if match.route == _SPELLING]
         for rival in _rivals(matches):
             match = matches[rival] = replace(matches[rival], turned=True)
             others = [m.name for i, m in enumerate(matches) if m.terms == match.terms and i != rival]
@@ -299,6 +306,8 @@ def alternatives(name: str) -> tuple[str, ...]:
 
 
 def _without_accents(key: str) -> str:
+    if key.isascii():
+        return key
     return "".join(c for c in unicodedata.normalize("NFKD", key) if not unicodedata.combining(c))
 
 
@@ -366,12 +375,17 @@ def _joints(key: str) -> Iterator[str]:
 
 
 def _is_correction(key: str, term: str) -> bool:
-    """Whether the edit fell into a word long enough to be recognised, and not into a number."""
+    """Whether the edit fell into a word that is long enough, before and after, and not into a number."""
     pairs = list(zip(key.split("_"), term.split("_"), strict=False))
     if key.count("_") != term.count("_"):
         return False
-    changed = [word for word, other in pairs if word != other]
+    changed = [word for pair in pairs if pair[0] != pair[1] for word in pair]
     return all(len(word) >= SHORTEST_CORRECTED and word.isalpha() for word in changed)
+
+
+def _guess(match: Match) -> str:
+    name = _short(match.name)
+    return f"class {name!r} was read as {match.term!r}; if that is wrong, map it by hand with --alias {name!r}=TERM."
 
 
 def _rivals(matches: Sequence[Match]) -> list[int]:

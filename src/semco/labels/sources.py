@@ -74,7 +74,7 @@ def store_source(folder: Path | None, aliases: Mapping[str, str] | None = None) 
 
 def turned(vector: NDArray[np.float32], name: str) -> NDArray[np.float32]:
     """(d,) a unit vector turned to cosine `TURN`, in a direction that depends on the name alone."""
-    digest = np.frombuffer(shake_256(name.encode()).digest(len(vector) // 8 + 1), dtype=np.uint8)
+    digest = np.frombuffer(shake_256(name.encode(errors="surrogatepass")).digest(len(vector) // 8 + 1), dtype=np.uint8)
     direction = 1.0 - 2.0 * np.unpackbits(digest)[: len(vector)]
     direction -= (direction @ vector) * vector
     direction /= np.linalg.norm(direction)
