@@ -59,7 +59,7 @@ class Recipe:
     dim: int = 128
     iterations: int = 10
     alpha: float = 1.0  # how strongly a term holds on to its own vector
-    hub_power: float = 0.5  # W_ij / (D_i D_j)^power: edges to hubs count less
+    hub_power: float = 0.35  # W_ij / (D_i D_j)^power: edges to hubs count less
     singular_power: float = 0.5  # directions weighted by their singular value to this power
 
 

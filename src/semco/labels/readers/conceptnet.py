@@ -66,14 +66,14 @@ def read_conceptnet(path: Path, relations: Mapping[str, float], report: Report =
     with open_bytes(path, "reading ConceptNet", report) as (stream, progress):
         for block in line_blocks(stream, progress):
             table = _table(block, path, lines)
-            lines += table.num_rows
             kept = _kept(table, kinds)
             if kept.num_rows:
                 start, end = (_numbers(kept[name], numbering) for name in ("start", "end"))
                 relation = pc.index_in(kept["relation"], _uris(kinds)).to_numpy().astype(np.int8)
-                weight = _weights(kept, path) * factors[relation]
+                weight = _weights(kept, _Place(path, lines, block)) * factors[relation]
                 real = (start != end) & (start >= 0) & (end >= 0) & (weight > 0)
                 parts.append((start[real], end[real], relation[real], weight[real]))
+            lines += table.num_rows
     if not sum(len(part[0]) for part in parts):
         raise UserError(f"{path} holds no English assertions of {', '.join(kinds)} in its {lines} lines.")
     starts, ends, relation, weights = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -101,9 +101,7 @@ def _table(block: bytes, path: Path, before: int) -> pa.Table:
 def _not_five(path: Path, line: int, text: bytes) -> UserError:
     found = text.count(b"\t") + 1
     hint = "" if line > 1 else "; is this an assertions file, or a file of vectors?"
-    return UserError(
-        f"{path} line {line}: a ConceptNet assertion has 5 tab-separated columns, not {found}{hint}."
-    )
+    return UserError(f"{path} line {line}: a ConceptNet assertion has 5 tab-separated columns, not {found}{hint}.")
 
 
 def _uris(kinds: tuple[str, ...]) -> pa.Array:
@@ -124,9 +122,22 @@ def _numbers(uris: pa.ChunkedArray, numbering: _Numbering) -> NDArray[np.int32]:
     return numbers[codes]
 
 
-def _weights(table: pa.Table, path: Path) -> NDArray[np.float32]:
+@dataclass(frozen=True)
+class _Place:
+    """The block that is being read, to find the line of what is wrong in it."""
+
+    path: Path
+    before: int
+    block: bytes
+
+    def error(self, info: bytes, what: str) -> UserError:
+        line = self.before + self.block[: self.block.find(info)].count(b"\n") + 1
+        return UserError(f"{self.path} line {line}: {what}.")
+
+
+def _weights(table: pa.Table, place: _Place) -> NDArray[np.float32]:
     """The weight in each edge's JSON, 1 where there is none."""
-    return np.fromiter((_weight(info, path) for info in _infos(table)), np.float32, table.num_rows)
+    return np.fromiter((_weight(info, place) for info in _infos(table)), np.float32, table.num_rows)
 
 
 def _infos(table: pa.Table) -> Iterator[bytes]:
@@ -134,12 +145,12 @@ def _infos(table: pa.Table) -> Iterator[bytes]:
         yield from chunk.to_pylist()
 
 
-def _weight(info: bytes, path: Path) -> float:
+def _weight(info: bytes, place: _Place) -> float:
     at_the_end = _WEIGHT.search(info)  # where the official files have it; JSON takes ten times longer
     try:
         weight = float(at_the_end[1] if at_the_end else json.loads(info).get("weight", 1.0))
     except (ValueError, TypeError, AttributeError, RecursionError):
-        raise UserError(f"{path}: the fifth column {info[:80]!r} is not the JSON of an assertion.") from None
+        raise place.error(info, f"the fifth column {info[:80]!r} is not the JSON of an assertion") from None
     if not 0 <= weight < 1e6:
-        raise UserError(f"{path}: an assertion has the weight {weight}; weights are positive numbers.")
+        raise place.error(info, f"an assertion has the weight {weight}; weights are positive numbers")
     return weight

@@ -75,9 +75,7 @@ def _begin(block: bytes, where: _Where) -> tuple[int, bytes, _Where]:
         raise UserError(f"{where.path} is a ConceptNet graph, not a vector file; give it with --conceptnet.")
     dim = len(fields) - 1
     if dim < 2 or _floats(fields[-1:]) is None:
-        raise where.error(
-            0, "a GloVe line is a word and at least two numbers; is this a text file of vectors?"
-        )
+        raise where.error(0, "a GloVe line is a word and at least two numbers; is this a text file of vectors?")
     return dim, block, where
 
 
@@ -90,9 +88,7 @@ def _parse(block: bytes, dim: int, where: _Where) -> tuple[list[bytes], Rows]:
     if not np.isfinite(rows).all():
         bad = int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
         number = [i for i, line in enumerate(block.split(b"\n")) if line.strip()][bad]
-        raise where.error(
-            number, f"the vector of {words[bad].decode(errors='replace')!r} holds NaN or infinity"
-        )
+        raise where.error(number, f"the vector of {words[bad].decode(errors='replace')!r} holds NaN or infinity")
     return words, rows
 
 

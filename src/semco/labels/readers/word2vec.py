@@ -42,9 +42,7 @@ def _header(stream: IO[bytes], path: Path) -> tuple[int, int]:
     if line.startswith(b"/a/"):
         raise UserError(f"{path} is a ConceptNet graph, not a vector file; give it with --conceptnet.")
     if not line.endswith(b"\n") or len(fields) != 2 or not all(f.isdigit() and len(f) < 12 for f in fields):
-        raise UserError(
-            f"{path} line 1: a word2vec binary file begins with its count and dimension; is it one?"
-        )
+        raise UserError(f"{path} line 1: a word2vec binary file begins with its count and dimension; is it one?")
     count, dim = int(fields[0]), int(fields[1])
     if not count or not 0 < dim <= _LARGEST_DIM:
         raise UserError(f"{path} line 1: {count} words of dimension {dim} are not a vector file.")
@@ -60,9 +58,7 @@ def _blocks(stream: IO[bytes], progress: Progress, path: Path, count: int, dim: 
         words, rows, used = _cut(buffer, dim, count - done)
         done += len(words)
         if not words and (not chunk or len(buffer) > _LONGEST_WORD + 4 * dim):
-            raise UserError(
-                f"{path} word {done + 1} of {count}: the file is truncated or not word2vec binary."
-            )
+            raise UserError(f"{path} word {done + 1} of {count}: the file is truncated or not word2vec binary.")
         buffer = buffer[used:]
         progress.tell()
         if words:
