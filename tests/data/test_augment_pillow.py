@@ -52,21 +52,13 @@ def batched(
 
 
 def one_by_one(batch: Tensor, config: AugmentConfig, weak: WeakDraws, strong: StrongDraws) -> Tensor:
-    """The same by Pillow and NumPy's padding, image after image."""
+    """The same by Pillow (and NumPy's padding), image after image."""
     made = []
     for image, choice in zip(batch, pillow_views.choices(weak, strong), strict=True):
         array = np.ascontiguousarray(image.permute(1, 2, 0).squeeze(-1).numpy())
-        view = pillow_views.strong_view(padded_crop(array, choice), choice, config.cutout)
+        view = pillow_views.strong_view(pillow_views.weak_view(array, choice), choice, config.cutout)
         made.append(torch.tensor(view).view(*image.shape[1:], -1).permute(2, 0, 1))
     return torch.stack(made)
-
-
-def padded_crop(image: NDArray[np.uint8], choice: pillow_views.Choice) -> NDArray[np.uint8]:
-    height, width = image.shape[:2]
-    pad = [(height - 1, height - 1), (width - 1, width - 1), (0, 0)][: image.ndim]
-    top, left = height - 1 + choice.top, width - 1 + choice.left
-    crop = np.pad(image, pad, mode="reflect")[top : top + height, left : left + width]
-    return np.ascontiguousarray(crop[:, ::-1] if choice.flip else crop)
 
 
 def only(draws: StrongDraws, operation: int, generator: torch.Generator) -> StrongDraws:

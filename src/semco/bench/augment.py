@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from semco.bench import pillow_views
@@ -52,7 +51,6 @@ def _pictures(batch: int, size: int) -> Tensor:
 
 def _take_turns(images: Tensor, repeats: int) -> tuple[dict[str, float], dict[str, float]]:
     """Best microseconds an image by kind of view, of ours and of the Pillow loop."""
-    arrays = list(images.permute(0, 2, 3, 1).contiguous().numpy())
     maker = Augment(CONFIG, torch.full((3,), MEAN), torch.full((3,), STD))
     generator = torch.Generator().manual_seed(0)
     ours = {
@@ -60,7 +58,7 @@ def _take_turns(images: Tensor, repeats: int) -> tuple[dict[str, float], dict[st
         "strong": lambda: maker.strong(images, generator),
         "pair": lambda: maker.views(images, 1, 1, generator),
     }
-    pillow = {kind: _pillow_loop(arrays, kind, generator) for kind in ours}
+    pillow = {kind: _pillow_loop(images, kind, maker, generator) for kind in ours}
     best = {"ours": dict.fromkeys(ours, np.inf), "pillow": dict.fromkeys(ours, np.inf)}
     for turn in range(repeats):
         for kind in ours:
@@ -71,21 +69,20 @@ def _take_turns(images: Tensor, repeats: int) -> tuple[dict[str, float], dict[st
     return each["ours"], each["pillow"]
 
 
-def _pillow_loop(arrays: list[NDArray[np.uint8]], kind: str, generator: torch.Generator) -> Callable[[], object]:
-    """A function that makes views of ``kind`` of all images, normalised."""
+def _pillow_loop(images: Tensor, kind: str, maker: Augment, generator: torch.Generator) -> Callable[[], Tensor]:
+    """A function that makes views of ``kind``, image by image; normalised together, which is fastest."""
+    arrays = list(images.permute(0, 2, 3, 1).contiguous().numpy())
+    size = (images.shape[2], images.shape[3])
 
-    def loop() -> list[NDArray[np.float32]]:
+    def loop() -> Tensor:
         made = []
-        for turn in ("weak", "strong") if kind == "pair" else (kind,):
-            size = arrays[0].shape[:2]
-            weak = draw_weak(CONFIG, len(arrays), (size[0], size[1]), generator)
-            strong = draw_strong(CONFIG, len(arrays), (size[0], size[1]), generator)
+        for strongly in {"weak": [False], "strong": [True], "pair": [False, True]}[kind]:
+            weak = draw_weak(CONFIG, len(arrays), size, generator)
+            strong = draw_strong(CONFIG, len(arrays), size, generator)
             for image, choice in zip(arrays, pillow_views.choices(weak, strong), strict=True):
                 view = pillow_views.weak_view(image, choice)
-                if turn == "strong":
-                    view = pillow_views.strong_view(view, choice, CONFIG.cutout)
-                made.append((view - np.float32(MEAN * 255)) / np.float32(STD * 255))
-        return made
+                made.append(pillow_views.strong_view(view, choice, CONFIG.cutout) if strongly else view)
+        return maker.plain(torch.from_numpy(np.stack(made)).permute(0, 3, 1, 2))
 
     return loop
 

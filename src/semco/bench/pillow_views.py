@@ -44,13 +44,10 @@ def choices(weak: WeakDraws, strong: StrongDraws) -> list[Choice]:
 def weak_view(image: NDArray[np.uint8], choice: Choice) -> NDArray[np.uint8]:
     """``image`` (H, W) or (H, W, 3) padded by reflection, cropped and flipped."""
     height, width = image.shape[:2]
-    rows, columns = _mirrored(height, choice.top), _mirrored(width, choice.left)
-    return image[rows[:, None], columns[::-1] if choice.flip else columns]
-
-
-def _mirrored(side: int, offset: int) -> NDArray[np.int64]:
-    last = side - 1
-    return last - abs(last - abs(np.arange(offset, offset + side)))
+    y, x = abs(choice.top), abs(choice.left)
+    padded = np.pad(image, [(y, y), (x, x), (0, 0)][: image.ndim], mode="reflect")
+    crop = padded[y + choice.top :, x + choice.left :][:height, :width]
+    return np.ascontiguousarray(crop[:, ::-1] if choice.flip else crop)
 
 
 def strong_view(image: NDArray[np.uint8], choice: Choice, cutout: float) -> NDArray[np.uint8]:

@@ -11,7 +11,7 @@ import torch
 from torch import Generator, Tensor
 
 from semco.config import AugmentConfig
-from semco.data.augment.canvas import Canvas, identity_table, new_source, render
+from semco.data.augment.canvas import Canvas, Source, identity_table, new_source, render
 from semco.data.augment.draws import StrongDraws, WeakDraws, draw_strong, draw_weak
 from semco.data.augment.geometry import crop_flip
 from semco.data.augment.randaugment import apply_operations, cut_out, repainted
@@ -50,12 +50,11 @@ class Augment:
         n, size = len(images), (images.shape[2], images.shape[3])
         crops = draw_weak(self.config, (weak + strong) * n, size, generator)
         draws = draw_strong(self.config, strong * n, size, generator)
-        source, used = new_source(images, self.spare, repainted(draws))
+        source = new_source(images, self.spare, repainted(draws))
         where = self._crops(n, size, crops, images.device)
-        easy, hard = where[: weak * n], where[weak * n :]
         return Views(
-            weak=self._weak(source, easy).split(n) if weak else (),
-            strong=self._strong(self._canvas(source, used, hard), draws).split(n) if strong else (),
+            weak=self._weak(source, where[: weak * n]).split(n) if weak else (),
+            strong=self._strong(source, where[weak * n :], draws).split(n) if strong else (),
         )
 
     def _crops(self, n: int, size: tuple[int, int], draws: WeakDraws, device: torch.device) -> Tensor:
@@ -64,18 +63,23 @@ class Augment:
         image, top, left, flip = (part.to(device) for part in (image, draws.top, draws.left, draws.flip))
         return crop_flip(image, top, left, flip, size, first=self.spare)
 
-    def _weak(self, source: Tensor, where: Tensor) -> Tensor:
-        return render(source, where, self._normalised(self._tables(1, source.device)))
+    def _weak(self, source: Source, where: Tensor) -> Tensor:
+        views = self._empty(where)
+        render(source.pixels, where, self._normalised(self._tables(1, where.device)), out=views)
+        return views.permute(0, 3, 1, 2)
 
-    def _canvas(self, source: Tensor, used: int, where: Tensor) -> Canvas:
-        table = self._tables(len(where), source.device)
-        return Canvas(source, used, where, table, order=torch.arange(len(where)))
-
-    def _strong(self, canvas: Canvas, draws: StrongDraws) -> Tensor:
+    def _strong(self, source: Source, where: Tensor, draws: StrongDraws) -> Tensor:
+        views, in_order = self._empty(where), torch.arange(len(where))
+        canvas = Canvas(source, where, self._tables(len(where), where.device), in_order)
         apply_operations(canvas, draws)
-        canvas.arrange(torch.arange(len(canvas.order)))
+        canvas.arrange(in_order)
         cut_out(canvas, draws, self.config.cutout)
-        return render(canvas.source, canvas.where, self._normalised(canvas.table))
+        render(source.pixels, canvas.where, self._normalised(canvas.table), out=views)
+        return views.permute(0, 3, 1, 2)
+
+    def _empty(self, where: Tensor) -> Tensor:
+        """Room for the views of a map: (M, H, W, C)."""
+        return torch.empty((*where.shape, len(self.mean)), dtype=self.dtype, device=where.device)
 
     def _tables(self, views: int, device: torch.device) -> Tensor:
         """Tables (M, C, T) uint8 that change nothing."""

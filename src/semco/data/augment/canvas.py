@@ -20,16 +20,29 @@ BITS = 10
 MASK = (1 << BITS) - 1
 GREY = 128  # what empty areas and Cutout are filled with
 CUT = 0  # position of Cutout's pixel in the source; the pixel of the empty area of place p is at 1 + p
-CHUNK = 1 << 18  # pixels rendered at a time, so that intermediate results stay in the cache
+CHUNK = 1 << 16  # pixels rendered at a time, so that intermediate results stay in the cache
+
+
+@dataclass
+class Source:
+    """What views are made of: the first ``used`` pixels mean something, the others are room for repainted views."""
+
+    pixels: Tensor  # (S,) int32: one of each code above 255, then those of every image
+    used: int
+
+    def add(self, channels: Tensor) -> Tensor:
+        """Pack ``channels`` (n, C, P) into the room that is left; gives the positions (n P,)."""
+        first, self.used = self.used, self.used + len(channels) * channels.shape[2]
+        pack(channels, out=self.pixels[first : self.used].view(len(channels), -1))
+        return torch.arange(first, self.used, dtype=torch.int32, device=channels.device)
 
 
 @dataclass
 class Canvas:
     """``order`` says which view each row is: rows are put next to each other as operations need them."""
 
-    source: Tensor  # (S,) int32: pixels of the codes above 255, of every image, then room for repainted views
-    used: int  # pixels of the source that mean something
-    where: Tensor  # (M, H, W) int32: position in `source` of each pixel of each view
+    source: Source
+    where: Tensor  # (M, H, W) int32: position in the source of each pixel of each view
     table: Tensor  # (M, C, T) uint8: value of each code
     order: Tensor  # (M,) int64 on the CPU
 
@@ -45,10 +58,12 @@ class Canvas:
         self.where, self.table = self.where.index_select(0, rows), self.table.index_select(0, rows)
         self.order = order
 
-    def pixels(self, rows: slice) -> Tensor:
-        """What the views in ``rows`` look like by now: (n, C, P) uint8."""
+    def pixels(self, rows: slice, fresh: bool) -> Tensor:
+        """What the views in ``rows`` look like by now: (n, C, P) uint8; ``fresh`` ones are but cropped and flipped."""
         where, table = self.where[rows].flatten(1), self.table[rows]
-        packed = self.source.index_select(0, where.view(-1)).view(where.shape)
+        packed = self.source.pixels.index_select(0, where.view(-1)).view(where.shape)
+        if fresh:
+            return unpack(packed, table.shape[1])
         shift = torch.arange(0, BITS * table.shape[1], BITS, dtype=torch.int32, device=packed.device)
         code = (packed[:, None, :] >> shift[:, None]).bitwise_and_(MASK)
         start = torch.arange(0, table.numel(), table.shape[2], dtype=torch.int32, device=packed.device)
@@ -57,25 +72,19 @@ class Canvas:
 
     def repaint(self, rows: slice, pixels: Tensor) -> None:
         """Let the views in ``rows`` be ``pixels`` (n, C, P)."""
-        first, self.used = self.used, self.used + len(pixels) * pixels.shape[2]
-        pack(pixels, out=self.source[first : self.used].view(len(pixels), -1))
-        where = torch.arange(first, self.used, dtype=torch.int32, device=pixels.device)
-        self.where[rows].view(-1).copy_(where)
+        self.where[rows].view(-1).copy_(self.source.add(pixels))
         self.table[rows] = identity_table(self.table.shape[2], pixels.device)
 
 
-def new_source(images: Tensor, spare: int, room: int) -> tuple[Tensor, int]:
-    """A source of ``images`` (N, C, H, W) with ``spare`` codes above 255, and its length.
-
-    There is room after its end for repainting ``room`` views.
-    """
-    pixels = images.shape[2] * images.shape[3]
-    used = spare + len(images) * pixels
-    source = torch.empty(used + room * pixels, dtype=torch.int32, device=images.device)
+def new_source(images: Tensor, spare: int, room: int) -> Source:
+    """``images`` (N, C, H, W) with ``spare`` codes above 255 and room for repainting ``room`` views."""
+    n, channels, height, width = images.shape
+    pixels = torch.empty(spare + (n + room) * height * width, dtype=torch.int32, device=images.device)
     code = torch.arange(256, 256 + spare, dtype=torch.int32, device=images.device)
-    source[:spare] = code * sum(1 << (BITS * channel) for channel in range(images.shape[1]))
-    pack(images, out=source[spare:used].view(len(images), *images.shape[2:]))
-    return source, used
+    pixels[:spare] = code * sum(1 << (BITS * channel) for channel in range(channels))
+    source = Source(pixels, used=spare)
+    source.add(images.flatten(2))
+    return source
 
 
 def pack(channels: Tensor, out: Tensor) -> None:
@@ -85,24 +94,26 @@ def pack(channels: Tensor, out: Tensor) -> None:
         out.add_(channels[:, channel], alpha=1 << (BITS * channel))
 
 
+def unpack(packed: Tensor, channels: int) -> Tensor:
+    """Pixels (n, P) without codes above 255 as channel values (n, C, P) uint8."""
+    values = torch.empty((len(packed), channels, packed.shape[1]), dtype=torch.uint8, device=packed.device)
+    for channel in range(channels):
+        values[:, channel] = packed >> (BITS * channel)  # storing bytes drops the higher channels
+    return values
+
+
 @lru_cache(maxsize=8)
 def identity_table(count: int, device: torch.device) -> Tensor:
     """The table (T,) that leaves values alone and gives the codes above 255 their grey."""
     return torch.cat([torch.arange(256), torch.full((count - 256,), GREY)]).to(device, torch.uint8)
 
 
-def render(source: Tensor, where: Tensor, table: Tensor) -> Tensor:
-    """Views (M, C, H, W), channels-last, from pixels (S,), map (M, H, W) and tables (M, C, T), or (1, C, T) for all.
-
-    The type of the table is that of the views.
-    """
-    m, height, width = where.shape
-    out = torch.empty((m, height, width, table.shape[1]), dtype=table.dtype, device=table.device)
-    step = max(1, CHUNK // (height * width))
-    for first in range(0, m, step):
+def render(source: Tensor, where: Tensor, table: Tensor, out: Tensor) -> None:
+    """Views into ``out`` (M, H, W, C) from pixels (S,), map (M, H, W) and tables (M, C, T), or (1, C, T) for all."""
+    step = max(1, CHUNK // where[0].numel())
+    for first in range(0, len(where), step):
         part = slice(first, first + step)
         _render_part(source, where[part], table if len(table) == 1 else table[part], out[part])
-    return out.permute(0, 3, 1, 2)
 
 
 def _render_part(source: Tensor, where: Tensor, table: Tensor, out: Tensor) -> None:

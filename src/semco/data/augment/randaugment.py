@@ -33,7 +33,7 @@ def apply_operations(canvas: Canvas, draws: StrongDraws) -> None:
         counts = operation.bincount(minlength=len(OPERATIONS)).tolist()
         canvas.arrange(order)
         _move(canvas, counts, matrix[order], place)
-        _change(canvas, counts, magnitude[order].to(canvas.where.device))
+        _change(canvas, counts, magnitude[order].to(canvas.where.device), fresh=place == 0)
 
 
 def repainted(draws: StrongDraws) -> int:
@@ -69,11 +69,11 @@ def _move(canvas: Canvas, counts: list[int], matrix: Tensor, place: int) -> None
     canvas.table[rows, :, 257 + place] = GREY
 
 
-def _change(canvas: Canvas, counts: list[int], magnitude: Tensor) -> None:
+def _change(canvas: Canvas, counts: list[int], magnitude: Tensor, fresh: bool) -> None:
     """Compose the tables of views that drew a point operation, and repaint those that drew a spatial one."""
     looking = _span(counts, *LOOKING)
     tables, amounts = canvas.table.split(counts), magnitude.view(-1, 1, 1).split(counts)
-    seen = canvas.pixels(looking).split(
+    seen = canvas.pixels(looking, fresh).split(
         [n if isinstance(each, LOOKING) else 0 for each, n in zip(OPERATIONS, counts, strict=True)]
     )
     for code, each in enumerate(OPERATIONS):
