@@ -254,12 +254,15 @@ def _draw_regions(axes: Axes, picture: Picture, points: NDArray[np.float64], siz
         if len(members) > 1:
             cloud = (points[members][:, None] + sizes[members][:, None] * corners).reshape(-1, 2)
             outline = cloud[ConvexHull(cloud).vertices]
-            colour = picture.colour(label)
-            axes.add_patch(
-                Polygon(
-                    outline, facecolor=colour, edgecolor=colour, alpha=0.16, linewidth=9, joinstyle="round", zorder=1
-                )
-            )
+            tint = _tint(picture.colour(label))
+            axes.add_patch(Polygon(outline, facecolor=tint, edgecolor=tint, linewidth=9, joinstyle="round", zorder=1))
+
+
+def _tint(colour: str, strength: float = 0.16) -> tuple[float, ...]:
+    """A colour mixed with the paper; with alpha instead, a region and its own edge would show through each other."""
+    from matplotlib.colors import to_rgb
+
+    return tuple(strength * part + 1 - strength for part in to_rgb(colour))
 
 
 def coordinates(apart: NDArray[np.float64]) -> NDArray[np.float64]:
