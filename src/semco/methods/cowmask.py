@@ -1,0 +1,78 @@
+"""CowMask: mask-based mixing consistency (French et al. 2020).
+
+Shapes: B labelled images, U unlabelled images, H and W pixels, K classes.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field, PositiveFloat, model_validator
+
+from semco.config import MethodConfig, Unit
+from semco.losses import cross_entropy, squared_error
+from semco.methods.base import Forward, Method
+from semco.methods.mixing import cow_masks, mix
+from semco.pseudo_labels.one_hot import soft_pseudo_labels
+from semco.types import Batch, Progress, StepResult, Task, ViewCounts
+
+
+class CowMaskConfig(MethodConfig):
+    name: str = "cowmask"
+    # Weight of the consistency loss, which is a sum over the classes.
+    lambda_u: float = Field(default=30.0, ge=0)
+    # Confidence from which a mixed image counts; their part of the step scales the loss of all.
+    tau: Unit = 0.6
+    # Range of the smoothing of masks, as parts of the image's side (4 to 16 of 32 pixels).
+    sigma_min: PositiveFloat = 4 / 32
+    sigma_max: PositiveFloat = 16 / 32
+    # Range of the part of an image that a mask replaces.
+    proportion_min: Unit = 0.2
+    proportion_max: Unit = 0.8
+
+    @model_validator(mode="after")
+    def _in_order(self) -> CowMaskConfig:
+        for name in ("sigma", "proportion"):
+            low, high = getattr(self, f"{name}_min"), getattr(self, f"{name}_max")
+            if low > high:
+                raise ValueError(f"{name}_min = {low:g} must not be above {name}_max = {high:g}")
+        return self
+
+
+class CowMask(Method[CowMaskConfig]):
+    """Two images are joined along irregular patches; the prediction is that of both, by their areas."""
+
+    name = "cowmask"
+    title = "CowMask (French et al. 2020)"
+    Config = CowMaskConfig
+    views = ViewCounts(labelled_weak=1, unlabelled_weak=1)
+
+    def __init__(self, config: CowMaskConfig, task: Task) -> None:
+        super().__init__(config, task)
+        self.classes = task.num_classes
+
+    def compute(self, batch: Batch, forward: Forward, progress: Progress) -> StepResult:
+        config, images = self.config, batch.unlabelled.weak[0]
+        side = max(images.shape[-2:])
+        mask = cow_masks(
+            images,
+            (config.sigma_min * side, config.sigma_max * side),
+            (config.proportion_min, config.proportion_max),
+            progress.generator,
+        )  # (U, 1, H, W), 1 where the next image of the step takes the place
+        kept = 1.0 - mask.mean(dim=(1, 2, 3))  # (U,)
+        said = forward.teacher(weak=images)["weak"].logits.softmax(dim=-1)  # (U, K)
+        pseudo = soft_pseudo_labels(said)
+        confidence = mix(pseudo.confidence, pseudo.confidence.roll(-1), kept)
+        share = (confidence > config.tau).to(said.dtype).mean()
+        mixed = mix(images, images.roll(-1, dims=0), 1.0 - mask)
+        outputs = forward(labelled=batch.labelled.weak[0], mixed=mixed)
+        student = outputs["mixed"].logits.softmax(dim=-1)
+        error = squared_error(student, mix(said, said.roll(-1, dims=0), kept)).mean()
+        return StepResult(
+            losses={
+                "supervised": cross_entropy(outputs["labelled"].logits, batch.labels).mean(),
+                "consistency": error * self.classes * share,  # the paper sums over the classes
+            },
+            weights={"consistency": config.lambda_u},
+            metrics={"confident": share},
+            pseudo_labels={"one_hot": soft_pseudo_labels(said, pseudo.confidence > config.tau)},
+        )

@@ -1,0 +1,87 @@
+"""VAT: Virtual Adversarial Training (Miyato et al. 2018).
+
+Shapes: B labelled images, U unlabelled images, C channels, H and W pixels, K classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field, PositiveFloat
+from torch import Tensor
+
+from semco.config import MethodConfig
+from semco.losses import cross_entropy, entropy, kl_divergence
+from semco.methods.base import Forward, Method
+from semco.pseudo_labels.one_hot import soft_pseudo_labels
+from semco.types import Batch, Progress, StepResult, ViewCounts
+
+
+class VATConfig(MethodConfig):
+    name: str = "vat"
+    # Weight of the local distributional smoothness.
+    lambda_u: float = Field(default=1.0, ge=0)
+    # Length of the adversarial perturbation (augmented CIFAR-10: 8, augmented SVHN: 3.5).
+    epsilon: PositiveFloat = 8.0
+    # Length of the finite difference of the power iteration, of which there are so many rounds.
+    xi: PositiveFloat = 1.0
+    iterations: int = Field(default=1, ge=1)
+    # Weight of the entropy of predictions on unlabelled images; 1 is the paper's VAT+EntMin.
+    lambda_entropy: float = Field(default=0.0, ge=0)
+
+
+class VAT(Method[VATConfig]):
+    """Predictions stay the same under the small perturbation of the image that would change them most."""
+
+    name = "vat"
+    title = "VAT (Miyato et al. 2018)"
+    Config = VATConfig
+    views = ViewCounts(labelled_weak=1, unlabelled_weak=1)
+
+    def compute(self, batch: Batch, forward: Forward, progress: Progress) -> StepResult:
+        config, images = self.config, batch.unlabelled.weak[0].detach()
+        # In a pass of their own, as the perturbed images are: otherwise normalisation alone would tell them apart.
+        weak = (forward(weak=images) if config.lambda_entropy else forward(no_grad={"weak": images}))["weak"].logits
+        clean = weak.detach()
+
+        def predict(perturbed: Tensor) -> Tensor:
+            return forward.without_statistics(perturbed=perturbed)["perturbed"].logits
+
+        start = torch.randn(images.shape, generator=progress.generator).to(images)
+        direction = adversarial_direction(images, clean, predict, start, config.xi, config.iterations)
+        smoothness = kl_divergence(clean, predict(images + config.epsilon * direction))  # (U,), Eq. 5
+        labelled = forward(labelled=batch.labelled.weak[0])["labelled"].logits
+        losses = {"supervised": cross_entropy(labelled, batch.labels).mean(), "smoothness": smoothness.mean()}
+        weights = {"smoothness": config.lambda_u}
+        if config.lambda_entropy:
+            losses["entropy"] = entropy(weak).mean()
+            weights["entropy"] = config.lambda_entropy
+        pseudo = soft_pseudo_labels(clean.softmax(dim=-1))
+        return StepResult(losses, weights, pseudo_labels={"one_hot": pseudo})
+
+
+def adversarial_direction(
+    images: Tensor, clean: Tensor, predict: Callable[[Tensor], Tensor], start: Tensor, xi: float, iterations: int
+) -> Tensor:
+    """Unit vectors (U, C, H, W) along which KL(p(x) || p(x + r)) grows fastest from r = 0 (Alg. 1, Sec. 3.3).
+
+    There its gradient vanishes, so that growth is by the Hessian, whose leading eigenvector the power iteration
+    approaches: a product of Hessian and d is the gradient at xi d, divided by xi. ``clean`` are logits (U, K).
+    """
+    direction = unit(start)
+    for _ in range(iterations):
+        direction.requires_grad_()
+        divergence = kl_divergence(clean, predict(images + xi * direction)).sum()
+        (gradient,) = torch.autograd.grad(divergence, direction)
+        direction = unit(gradient)
+    return direction
+
+
+def unit(vectors: Tensor) -> Tensor:
+    """Each of (U, C, H, W) divided by its length; 0 stays 0. By the maximum first, as squares may underflow."""
+    flat = vectors.flatten(1)
+    smallest = torch.finfo(flat.dtype).tiny
+    flat = flat / flat.abs().amax(dim=1, keepdim=True).clamp(min=smallest)
+    return F.normalize(flat, dim=1).view_as(vectors)
