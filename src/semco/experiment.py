@@ -154,7 +154,7 @@ def _label_prior(
         observer.on_message(f"no label groups in the statistics: {error}")
         return None, Groups(names, torch.arange(len(names)).numpy(), 0.0)
     groups = group(labels, config.labels.eps)
-    for note in groups.notes:
+    for note in (*labels.notes, *groups.notes):
         observer.on_message(note)
     return labels, groups
 

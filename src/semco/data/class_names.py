@@ -6,20 +6,11 @@ from pathlib import Path
 
 from semco.errors import UserError, nearest
 
+# fmt: off
 FASHION = (
-    "T-shirt/top",
-    "Trouser",
-    "Pullover",
-    "Dress",
-    "Coat",
-    "Sandal",
-    "Shirt",
-    "Sneaker",
-    "Bag",
-    "Ankle boot",
+    "t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot",
 )
 
-# fmt: off
 CIFAR10 = (
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
 )
@@ -39,7 +30,7 @@ CIFAR100 = (
 )
 # fmt: on
 
-CLASS_NAMES = {"fashion-mini": FASHION, "fashion-mnist": FASHION, "cifar10": CIFAR10, "cifar100": CIFAR100}
+CLASS_NAMES = {"fashion-mini": FASHION, "cifar10": CIFAR10, "cifar100": CIFAR100}
 
 
 def class_names(source: str) -> tuple[str, ...]:
