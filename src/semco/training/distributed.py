@@ -14,6 +14,8 @@ from typing import TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch._C._distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
 
 from semco.errors import UserError
 
@@ -54,11 +56,24 @@ def process_group(processes: Processes) -> Iterator[None]:
     if not processes.several:
         yield
         return
-    dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    rank, world_size = processes.rank, processes.world_size
+    dist.init_process_group(backend, store=_store(processes), rank=rank, world_size=world_size)
     try:
         yield
     finally:
         dist.destroy_process_group()
+
+
+def _store(processes: Processes) -> Store:
+    """Where the processes find one another.
+
+    torchrun keeps one store for all its restarts, in which the addresses of dead processes would still stand
+    (github.com/pytorch/pytorch/issues/135712); so each start writes under a name of its own.
+    """
+    store: Store = next(rendezvous("env://"))[0]
+    shared = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    return PrefixStore(f"start-{processes.restarts}", store) if shared else store
 
 
 @contextmanager

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 # A worker that dies is started again with the others, from the last checkpoint, at most so often.
 RESTARTS = 3
-# Imported once, by a process of which the workers are copies.
-PRELOADED = ("semco.experiment",)
+# Imported once, by a process of which the workers are copies: the run, and what it would import on the way.
+PRELOADED = ("semco.experiment", "sklearn.cluster", "torch._dynamo")
 
 
 def launch(processes: int, work: Callable[..., int], *arguments: object) -> int:

@@ -1,0 +1,360 @@
+"""Several processes: what they compute together is what one would, and none is left behind."""
+
+from __future__ import annotations
+
+import json
+import math
+import multiprocessing
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from semco.config import Config, merge
+from semco.data.batches import Batches
+from semco.errors import UserError
+from semco.experiment import resume, train
+from semco.recipes import configure
+from semco.training.checkpoint import load_checkpoint
+from semco.training.distributed import Processes, from_main, gather_rows, process_group, sum_over_processes, together
+from semco.training.exchange import StepExchange
+from semco.training.launch import PRELOADED, launch
+from semco.training.loop import Trainer
+from semco.training.run_folder import RunFolder
+from semco.training.signals import Interrupted
+from semco.training.statistics import Meters
+
+METHODS = ("supervised", "fixmatch", "semco")
+# Views that nothing random changes: then images per step are all that the number of processes could touch.
+PLAIN_VIEWS = {"flip": False, "pad": 0.0, "operations": 0, "cutout": 0.0}
+
+
+def in_processes(count: int, function: Callable[..., None], *arguments: object) -> None:
+    """Call a function of this module in so many new processes that know of each other as torchrun says it."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(PRELOADED))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    started = [context.Process(target=_child, args=(rank, count, port, function, *arguments)) for rank in range(count)]
+    for process in started:
+        process.start()
+    for process in started:
+        process.join(120)
+    assert [process.exitcode for process in started] == [0] * count
+
+
+def _child(rank: int, count: int, port: int, function: Callable[..., None], *arguments: object) -> None:
+    values = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": count, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    os.environ |= {name: str(value) for name, value in values.items()}
+    torch.set_num_threads(1)
+    function(*arguments)
+
+
+def config_of(values: dict[str, Any], method: str, **over: Any) -> Config:
+    plain = {"augment": PLAIN_VIEWS, "method": {"name": method}, "training": {"steps": 7, "log_every": 3}}
+    return configure(options=merge(merge(values, plain), over))
+
+
+def lines_of(run: Path) -> list[dict[str, Any]]:
+    """Metrics without the clock."""
+    return [{k: v for k, v in line.items() if k != "seconds"} for line in RunFolder(run).metrics()]
+
+
+def tensors_of(run: Path) -> dict[str, Tensor]:
+    loaded = load_checkpoint(run / "checkpoints")
+    assert loaded is not None
+    return loaded[0]
+
+
+def assert_close(one: Path, two: Path) -> None:
+    """Weights, averages, momenta and every logged number agree to 1e-5."""
+    first, second = tensors_of(one), tensors_of(two)
+    assert first.keys() == second.keys()
+    for name in first:
+        torch.testing.assert_close(first[name], second[name], atol=1e-5, rtol=1e-5)
+    for mine, other in zip(lines_of(one), lines_of(two), strict=True):
+        assert mine.keys() == other.keys()
+        for name, value in mine.items():
+            assert value == (other[name] and pytest.approx(other[name], abs=1e-5, rel=1e-5)), name
+
+
+def assert_equal(one: Path, two: Path) -> None:
+    """Bit for bit."""
+    first, second = tensors_of(one), tensors_of(two)
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert lines_of(one) == lines_of(two)
+
+
+# --- two processes are one ---
+
+
+def train_all(runs: dict[str, str]) -> None:
+    for out, config in runs.items():
+        train(Config.from_yaml(config), out)
+        os.environ["MASTER_PORT"] = str(int(os.environ["MASTER_PORT"]) + 1)
+
+
+def test_two_processes_compute_what_one_does(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    """Without normalisation layers: half the batch in each of two processes, the same weights and metrics."""
+    configs = {method: config_of(tiny_values, method, model={"norm": "none"}) for method in METHODS}
+    in_processes(2, train_all, {str(tmp_path / f"two-{m}"): config.to_yaml() for m, config in configs.items()})
+    for method, config in configs.items():
+        train(config, tmp_path / f"one-{method}")
+        assert_close(tmp_path / f"one-{method}", tmp_path / f"two-{method}")
+        results = [RunFolder(tmp_path / f"{n}-{method}").result() for n in ("one", "two")]
+        assert results[0]["test_accuracy"] == results[1]["test_accuracy"]
+        assert results[0]["test_images"] == results[1]["test_images"] == 80
+
+
+def test_synchronised_statistics_make_one_batch_of_all(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    together_ = config_of(tiny_values, "semco", training={"sync_batch_norm": True, "steps": 4})
+    apart = config_of(tiny_values, "semco", training={"steps": 4})
+    runs = {str(tmp_path / "sync"): together_.to_yaml(), str(tmp_path / "apart"): apart.to_yaml()}
+    in_processes(2, train_all, runs)
+    train(together_, tmp_path / "one")
+    assert_close(tmp_path / "one", tmp_path / "sync")
+    with pytest.raises(AssertionError):
+        assert_close(tmp_path / "one", tmp_path / "apart")
+
+
+# --- signals, mistakes, numbers that are not finite ---
+
+
+class StopAfter:
+    """Sends a signal to its own process after a step, in one process only."""
+
+    def __init__(self, step: int, rank: int) -> None:
+        self.step, self.rank = step, rank
+
+    def install(self) -> None:
+        original = Trainer._train
+        stop_at, active = self.step, os.environ["RANK"] == str(self.rank)
+
+        def signalled(trainer: Trainer, *arguments: Any) -> None:
+            if active and trainer.step == stop_at:
+                os.kill(os.getpid(), signal.SIGTERM)
+            original(trainer, *arguments)
+
+        Trainer._train = signalled  # type: ignore[method-assign]
+
+
+def interrupted(config: str, out: str) -> None:
+    StopAfter(step=4, rank=1).install()
+    with pytest.raises(Interrupted) as stopped:
+        train(Config.from_yaml(config), out)
+    assert stopped.value.exit_code == 143
+    assert stopped.value.step == 6  # the vote of step 5 is heard by all in the next one
+
+
+def test_a_signal_to_one_stops_all_and_another_number_goes_on(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    """Interrupted in two processes between two log lines, ended in one: as if one had done it all."""
+    config = config_of(tiny_values, "fixmatch", model={"norm": "none"}, training={"log_every": 4})
+    in_processes(2, interrupted, config.to_yaml(), str(tmp_path / "two"))
+    resume(tmp_path / "two")
+    train(config, tmp_path / "one")
+    assert_close(tmp_path / "one", tmp_path / "two")
+
+
+def broken(config: str, out: str) -> None:
+    if os.environ["RANK"] == "1":
+        original = Batches.batch
+
+        def poisoned(batches: Batches, step: int) -> Any:
+            batch, truth = original(batches, step)
+            batch.labelled.weak[0].fill_(math.nan if step == 3 else 0.0)
+            return batch, truth
+
+        Batches.batch = poisoned  # type: ignore[method-assign]
+    with pytest.raises(UserError, match="supervised became non-finite at step 3"):
+        train(Config.from_yaml(config), out)
+
+
+def test_a_loss_that_breaks_in_one_stops_all(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    in_processes(2, broken, config_of(tiny_values, "supervised").to_yaml(), str(tmp_path / "run"))
+
+
+def primitives() -> None:
+    """In three processes: parts of uneven length, the greatest, the main one's word, mistakes of one."""
+    processes = Processes.from_environment()
+    with process_group(processes):
+        for count in (0, 1, 2, 7):
+            rows = torch.arange(count * 2.0).view(count, 2)
+            assert torch.equal(gather_rows(rows[processes.share(count)], processes), rows)
+        assert from_main(processes.rank + 5, processes) == 5
+        sums = sum_over_processes({"a": torch.tensor(processes.rank), "b": torch.ones(2)}, processes)
+        assert int(sums["a"]) == 3
+        assert sums["b"].tolist() == [3.0, 3.0]
+        with pytest.raises(UserError, match="only the last knows"):
+            _fail_in_the_last(processes)
+        _exchange(processes)
+        _meters(processes)
+
+
+def _fail_in_the_last(processes: Processes) -> None:
+    with together(processes):
+        if processes.rank == 2:
+            raise UserError("only the last knows")
+
+
+class Remembering(nn.Module):
+    """A part of a method with a row for each of six images."""
+
+    per_image_buffers = ("bank",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("bank", torch.full((6, 2), -1.0))
+
+
+class Stateful(nn.Module):
+    per_image_buffers = ("last",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("last", torch.full((6,), -1))
+        self.register_buffer("mean", torch.zeros(2))
+        self.register_buffer("steps", torch.tensor(0))
+        self.register_buffer("constant", torch.tensor(0.0), persistent=False)
+        self.policy = Remembering()
+
+
+def _exchange(processes: Processes) -> None:
+    """Each kind of buffer is brought together in its own way; a vote is heard one step later by all."""
+    rank, method = processes.rank, Stateful()
+    exchange = StepExchange(nn.BatchNorm2d(1), method, processes)
+    index = torch.tensor([2 * rank])
+    method.mean += rank
+    method.steps += 1
+    method.constant += rank
+    method.last[index] = rank
+    method.policy.bank[index] = 10.0 + rank
+    losses = exchange({"a": torch.tensor(float(rank))}, index, signal.SIGINT if rank == 1 else None)
+    assert losses["a"] == 1.0
+    assert method.mean.tolist() == [1.0, 1.0]
+    assert int(method.steps) == 1
+    assert float(method.constant) == rank
+    assert method.last.tolist() == [0, -1, 1, -1, 2, -1]
+    assert method.policy.bank[:, 0].tolist() == [10.0, -1.0, 11.0, -1.0, 12.0, -1.0]
+    assert exchange.stop(None) is None
+    exchange({"a": torch.tensor(0.0)}, index, None)
+    assert exchange.stop(None) == signal.SIGINT
+
+
+def _meters(processes: Processes) -> None:
+    """Saved by three, the sums of each come back to each, and one process gets the shares of all."""
+    meters = Meters(torch.tensor([0, 1]))
+    table = torch.ones(3, 4) * (processes.rank + 1)
+    meters.sums = {"steps": torch.tensor(2.0), "loss": torch.tensor(float(processes.rank)), "pseudo/one_hot": table}
+    state = meters.state(processes)
+    again, alone = Meters(torch.tensor([0, 1])), Meters(torch.tensor([0, 1]))
+    again.load(state, processes)
+    assert all(torch.equal(again.sums[name], meters.sums[name]) for name in meters.sums)
+    alone.load(state, Processes())
+    assert (float(alone.sums["steps"]), float(alone.sums["loss"])) == (2.0, 1.0)
+    assert torch.equal(alone.sums["pseudo/one_hot"], torch.full((3, 4), 6.0))
+
+
+def test_what_processes_tell_each_other() -> None:
+    in_processes(3, primitives)
+
+
+# --- torchrun ---
+
+
+def dying(config: str, out: str) -> int:
+    """The second process dies at step 6 when it is first started."""
+    if os.environ["RANK"] == "1" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+        original = Trainer._train
+
+        def fatal(trainer: Trainer, *arguments: Any) -> None:
+            if trainer.step == 6:
+                os.kill(os.getpid(), signal.SIGKILL)
+            original(trainer, *arguments)
+
+        Trainer._train = fatal  # type: ignore[method-assign]
+    train(Config.from_yaml(config), out)
+    return 0
+
+
+def launch_dying(config: str, out: str) -> None:
+    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        del os.environ[name]
+    assert launch(2, dying, config, out) == 0
+
+
+def test_a_killed_worker_loses_nothing(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    """SIGKILL in one of two processes: torchrun starts both again, and the run ends as an undisturbed one."""
+    config = configure(options=merge(tiny_values, {"training": {"log_every": 5}})).to_yaml()
+    in_processes(2, train_all, {str(tmp_path / "whole"): config})
+    in_processes(1, launch_dying, config, str(tmp_path / "killed"))
+    assert_equal(tmp_path / "whole", tmp_path / "killed")
+    results = [RunFolder(tmp_path / name).result() for name in ("whole", "killed")]
+    assert results[0]["per_class"] == results[1]["per_class"]
+
+
+def command(values: dict[str, Any], folder: Path, **training: Any) -> list[str]:
+    file = folder / "config.yaml"
+    file.write_text(configure(options=merge(values, {"training": training})).to_yaml())
+    return ["-m", "semco", "train", "--config", str(file), "--out", str(folder / "run"), "--json"]
+
+
+def test_torchrun_starts_the_command_line(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = subprocess.run([*torchrun, *command(tiny_values, tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["steps"] == 12  # said by one process only
+    # The same once more, by our own command: the folder exists, which is said once, in one sentence.
+    again = [sys.executable, *command(tiny_values, tmp_path), "--processes", "2"]
+    refused = subprocess.run(again, capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert refused.stdout == ""
+    assert len(refused.stderr.splitlines()) == 1
+    assert "semco resume" in refused.stderr
+
+
+def test_a_signal_to_the_command_saves_and_keeps_its_exit_code(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    long = [sys.executable, *command(tiny_values, tmp_path, steps=100_000, log_every=1, compile="off")]
+    started = subprocess.Popen([*long, "--processes", "2"], stderr=subprocess.PIPE, text=True)
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    while not metrics.exists() and started.poll() is None:
+        time.sleep(0.05)
+    started.terminate()
+    _, said = started.communicate(timeout=60)
+    assert started.returncode == 143, said
+    assert said.count("Go on with: semco resume") == 1
+    assert "Traceback" not in said
+    assert len(list((tmp_path / "run" / "checkpoints").iterdir())) == 1
+
+
+# --- half precision ---
+
+
+def train_alone(runs: dict[str, str]) -> None:
+    # Sandboxes announce tile registers (AMX) that they then forbid; bf16 goes without them just as well.
+    os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE"
+    for out, config in runs.items():
+        train(Config.from_yaml(config), out)
+
+
+def test_a_step_in_bf16_is_close_to_one_in_fp32(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    steps = {p: config_of(tiny_values, "semco", training={"precision": p, "steps": 1}) for p in ("fp32", "bf16")}
+    in_processes(1, train_alone, {str(tmp_path / name): config.to_yaml() for name, config in steps.items()})
+    (full,), (half,) = lines_of(tmp_path / "fp32"), lines_of(tmp_path / "bf16")
+    assert full["loss"] != half["loss"]
+    assert half["loss/supervised_one_hot"] == pytest.approx(full["loss/supervised_one_hot"], rel=0.03)
+    exact, rounded = tensors_of(tmp_path / "fp32"), tensors_of(tmp_path / "bf16")
+    for name in exact:
+        if name.startswith("network."):
+            assert rounded[name].dtype == exact[name].dtype
+            torch.testing.assert_close(rounded[name], exact[name], atol=0.05, rtol=0.05)
