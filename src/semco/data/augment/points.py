@@ -44,11 +44,11 @@ def contrast(values: Tensor, factor: Tensor, pixels: Tensor) -> Tensor:
 
 def equalize(values: Tensor, _: Tensor, pixels: Tensor) -> Tensor:
     """Map each channel so that the values of ``pixels`` (n, C, P) spread evenly, as ``ImageOps.equalize``."""
-    count = histogram(pixels)  # (n, C, 256)
-    below = count.cumsum(dim=-1) - count
+    count = histogram(pixels).double()  # (n, C, 256); whole numbers, which floats divide much faster than integers
+    below = count.cumsum(dim=-1).sub_(count)
     last = below.gather(-1, pixels.amax(dim=-1, keepdim=True).long())  # all but the pixels of the lightest value
-    step = last // 255
-    spread = ((below + step // 2) // step.clamp(min=1)).clamp_(max=255)
+    step = torch.div(last, 255).floor_()
+    spread = below.add_((step / 2).floor_()).div_(step.clamp(min=1)).clamp_(max=255)
     return torch.where(step > 0, spread.to(torch.uint8).gather(-1, values.long()), values)
 
 
