@@ -1,6 +1,6 @@
 """The operations RandAugment chooses from, as a table: name, range of the magnitude, what to do.
 
-Names and ranges are those of FixMatch (Sohn et al. 2020), appendix D, table 12. A magnitude is drawn uniformly from its
+Names and ranges are those of the appendix of FixMatch (Sohn et al. 2020). A magnitude is drawn uniformly from its
 range; operations without one ignore it.
 """
 
