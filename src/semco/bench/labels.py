@@ -1,0 +1,147 @@
+"""How fast and how lean the label pipeline is: reading against gensim, opening a large store, a full-size build.
+
+The full-size build runs on made-up files with the official sizes: GloVe 2.2 M x 300, word2vec 3 M x 300 and 34 M
+assertions of which 3 M are kept.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from semco.errors import UserError
+from semco.labels.readers.glove import read_glove
+from semco.labels.store import VectorStore
+
+GLOVE_WORDS, WORD2VEC_WORDS, DIM = 2_200_000, 3_000_000, 300
+ASSERTIONS, KEPT, GRAPH_TERMS = 34_000_000, 3_000_000, 1_000_000
+MAX_WORDS = 500_000
+_ROWS = 1000  # different rows in a made-up file: numbers repeat, words do not
+
+
+def bench_labels(full: bool = False, scale: float = 1.0) -> dict[str, Any]:
+    """All measurements; ``full`` adds the build at ``scale`` times the official sizes."""
+    with tempfile.TemporaryDirectory() as folder:
+        results = {"reader": reader(Path(folder)), "store": large_store(Path(folder))}
+        if full:
+            results["build"] = full_build(Path(folder), scale)
+    return results
+
+
+def reader(folder: Path, words: int = 20_000, repeats: int = 3) -> dict[str, float]:
+    """Seconds to read the same GloVe text, best of ``repeats``, in turns: ours, then gensim's."""
+    try:
+        from gensim.models import KeyedVectors
+    except ImportError:
+        raise UserError("the comparison needs gensim; install it with `pip install 'semco[bench]'`.") from None
+    path = folder / "glove.txt"
+    make_glove(path, words)
+    ours, theirs = [], []
+    for _ in range(repeats):
+        ours.append(_seconds(lambda: read_glove(path)))
+        theirs.append(_seconds(lambda: KeyedVectors.load_word2vec_format(path, no_header=True)))
+    return {"semco_s": min(ours), "gensim_s": min(theirs), "times_faster": min(theirs) / min(ours)}
+
+
+def large_store(folder: Path, size: int = 1_000_000, names: int = 1000) -> dict[str, float]:
+    """Milliseconds to open a store of ``size`` x 128, and seconds to look ``names`` names up in it."""
+    from semco.labels.lookup import Lookup
+
+    rng = np.random.default_rng(0)
+    terms = [f"term_{i:x}" for i in range(size)]
+    rows = np.tile(rng.normal(size=(_ROWS, 128)).astype(np.float32), (size // _ROWS + 1, 1))[:size]
+    VectorStore.write(folder / "store", terms, rows, np.arange(size), {})
+    opened = min(_seconds(lambda: VectorStore.open(folder / "store")) for _ in range(5))
+    store = VectorStore.open(folder / "store")
+    wanted = [f"Term {i:x}" for i in rng.choice(size, names, replace=False)]
+    matches: list[Any] = []
+    looked_up = _seconds(lambda: matches.extend(Lookup(store).find_all(wanted)[0]))
+    vectors = _seconds(lambda: store.vectors([match.terms[0] for match in matches]))
+    return {"terms": size, "open_ms": 1000 * opened, "lookup_s": looked_up, "vectors_s": vectors}
+
+
+def full_build(folder: Path, scale: float = 1.0) -> dict[str, Any]:
+    """Seconds of each stage and peak memory of a build in a process of its own."""
+    make_glove(folder / "glove.txt", int(GLOVE_WORDS * scale))
+    make_word2vec(folder / "word2vec.bin", int(WORD2VEC_WORDS * scale))
+    make_conceptnet(folder / "graph.csv", scale)
+    sizes = {path.name: path.stat().st_size for path in folder.glob("*.*")}
+    command = [sys.executable, "-c", _BUILD, str(folder), str(int(MAX_WORDS * scale))]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise UserError(f"the build failed: {done.stderr.strip().splitlines()[-1]}")
+    return {"scale": scale, "bytes": sizes, **json.loads(done.stdout)}
+
+
+_BUILD = """
+import json, resource, sys, time
+from pathlib import Path
+from semco.labels.build import build
+folder, most = Path(sys.argv[1]), int(sys.argv[2])
+begun, stages, order = time.perf_counter(), {}, []
+def report(stage, done, total):
+    stages.setdefault(stage, [time.perf_counter(), 0])[1] = time.perf_counter()
+files = (folder / "glove.txt", folder / "word2vec.bin", folder / "graph.csv")
+store = build(*files, folder / "built", max_words=most, report=report)
+total, starts = time.perf_counter() - begun, sorted((t[0], s) for s, t in stages.items())
+ends = [start for start, _ in starts[1:]] + [begun + total]
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+print(json.dumps({
+    "total_s": total, "peak_gib": peak, "terms": store.size,
+    "stages_s": {stage: end - start for (start, stage), end in zip(starts, ends)},
+}))
+"""
+
+
+def make_glove(path: Path, words: int) -> None:
+    """A GloVe text file with random numbers of five digits."""
+    rows = np.random.default_rng(0).normal(scale=0.4, size=(_ROWS, DIM))
+    tails = [" " + " ".join(f"{x:.5g}" for x in row) + "\n" for row in rows]
+    _write(path, (f"word{i:x}{tails[i % _ROWS]}".encode() for i in range(words)))
+
+
+def make_word2vec(path: Path, words: int) -> None:
+    """A word2vec binary file; every third word is GloVe's too."""
+    rows = np.random.default_rng(1).normal(scale=0.1, size=(_ROWS, DIM)).astype("<f4")
+    tails = [b" " + row.tobytes() for row in rows]
+    lines = (f"{'word' if i % 3 == 0 else 'news'}{i // 3:x}".encode() + tails[i % _ROWS] for i in range(words))
+    _write(path, lines, f"{words} {DIM}\n".encode())
+
+
+def make_conceptnet(path: Path, scale: float) -> None:
+    """Assertions of which every eleventh or so is English and of a wanted relation."""
+    total, every = int(ASSERTIONS * scale), ASSERTIONS // KEPT
+    terms = max(2, int(GRAPH_TERMS * scale))
+    ends = np.random.default_rng(2).integers(0, terms, size=(total // every + 1, 2)).tolist()
+    info = json.dumps({"dataset": "/d/wiktionary/en", "license": "cc:by-sa/4.0", "weight": 1.0})
+    other = "".join(
+        f"/a/[/r/RelatedTo/,/c/fr/mot{i}/,/c/fr/nom{i}/]\t/r/RelatedTo\t/c/fr/mot{i}\t/c/fr/nom{i}\t{info}\n"
+        for i in range(every - 1)
+    )
+
+    def blocks() -> Iterator[bytes]:
+        for a, b in ends:
+            start, end = f"/c/en/word{a:x}", f"/c/en/word{b:x}"
+            yield f"/a/[/r/IsA/,{start}/,{end}/]\t/r/IsA\t{start}\t{end}\t{info}\n{other}".encode()
+
+    _write(path, blocks())
+
+
+def _write(path: Path, pieces: Iterator[bytes], head: bytes = b"") -> None:
+    with path.open("wb", buffering=2**22) as stream:
+        stream.write(head)
+        stream.writelines(pieces)
+
+
+def _seconds(run: Callable[[], Any]) -> float:
+    begun = time.perf_counter()
+    run()
+    return time.perf_counter() - begun
