@@ -1,0 +1,68 @@
+"""Methods with state or inner passes of their own, in two processes."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import torch
+from test_distributed import assert_close, config_of, in_processes, lines_of, tensors_of, train_all
+
+from semco.config import Config, merge
+from semco.experiment import train
+
+# What each process would draw, or compute of its own images as a whole, is turned off: the rest is the same.
+STATELESS: dict[str, dict[str, Any]] = {
+    "mean_teacher": {},
+    "pi_model": {},
+    "pseudo_label": {"start": 0.0, "end": 0.0},
+    "mixmatch": {"alpha": 0.0},
+    "ict": {"alpha": 0.0},
+}
+WITH_ROWS: dict[str, dict[str, Any]] = {"temporal_ensembling": {}, "plcb": {"alpha": 0.0, "lambda_a": 0.0}}
+DRAWING: dict[str, dict[str, Any]] = {
+    "vat": {"lambda_entropy": 0.5},
+    "remixmatch": {"strong_views": 2},
+    "cowmask": {},
+}
+
+
+def configs_of(values: dict[str, Any], methods: dict[str, dict[str, Any]], norm: str, steps: int) -> dict[str, Config]:
+    short = {"model": {"norm": norm}, "training": {"steps": steps}}
+    own = {name: {"method": {"name": name, **fields}} for name, fields in methods.items()}
+    return {name: config_of(merge(values, fields), name, **short) for name, fields in own.items()}
+
+
+def train_in_two_and_in_one(configs: dict[str, Config], folder: Path) -> None:
+    in_processes(2, train_all, {str(folder / f"two-{m}"): config.to_yaml() for m, config in configs.items()})
+    for method, config in configs.items():
+        train(config, folder / f"one-{method}")
+
+
+def test_two_processes_compute_what_one_does(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    train_in_two_and_in_one(configs_of(tiny_values, STATELESS, "none", 3), tmp_path)
+    for method in STATELESS:
+        assert_close(tmp_path / f"one-{method}", tmp_path / f"two-{method}")
+
+
+def test_rows_of_images_are_those_of_the_process_that_saw_them(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    """Twelve steps meet images a second time, in the other process as often as not."""
+    train_in_two_and_in_one(configs_of(tiny_values, WITH_ROWS, "none", 12), tmp_path)
+    for method in WITH_ROWS:
+        one, two = (tensors_of(tmp_path / f"{count}-{method}") for count in ("one", "two"))
+        state = [name for name in one if not name.startswith("meters")]
+        assert any(name.startswith("method.") for name in state)
+        for name in state:
+            torch.testing.assert_close(one[name], two[name], atol=1e-5, rtol=1e-5, msg=name)
+    visits = tensors_of(tmp_path / "two-temporal_ensembling")["method.visits"]
+    assert int(visits.max()) > 1
+
+
+def test_methods_that_draw_run_in_two_processes(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    configs = configs_of(tiny_values, DRAWING, "batch", 4)
+    in_processes(2, train_all, {str(tmp_path / m): config.to_yaml() for m, config in configs.items()})
+    for method in DRAWING:
+        losses = [line["loss"] for line in lines_of(tmp_path / method)]
+        assert losses
+        assert all(math.isfinite(loss) for loss in losses)
