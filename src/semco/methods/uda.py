@@ -86,7 +86,7 @@ def signal_limit(schedule: Schedule, fraction: float, classes: int) -> float:
 
 
 def annealed_cross_entropy(logits: Tensor, labels: Tensor, limit: float) -> tuple[Tensor, Tensor]:
-    """Mean cross-entropy () over the images whose correct class is at most ``limit`` likely, and which they are (B,)."""
+    """Mean cross-entropy () over the images whose correct class is at most ``limit`` likely, and which (B,)."""
     losses = cross_entropy(logits, labels)
     kept = ((-losses.detach()).exp() <= limit).to(losses.dtype)
     return (losses * kept).sum() / kept.sum().clamp(min=1), kept

@@ -1,0 +1,90 @@
+"""Label Propagation for Deep Semi-supervised Learning (Iscen et al. 2019).
+
+Shapes: B labelled images, U unlabelled images, N images of the whole training set, K classes.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field, PositiveFloat
+from torch import Tensor
+
+from semco.config import MethodConfig, Unit
+from semco.losses import cross_entropy, masked_mean
+from semco.methods.base import Forward, Method, Pool
+from semco.pseudo_labels.propagation import affinity_graph, certain_labels, class_weights, diffuse
+from semco.types import Batch, Outputs, Progress, PseudoLabels, StepResult, Task, ViewCounts
+
+
+class LabelPropagationConfig(MethodConfig):
+    name: str = "label_propagation"
+    # Weight of the loss on unlabelled images.
+    lambda_u: float = Field(default=1.0, ge=0)
+    # Neighbours of an image in the graph, and the power to which their cosine is taken.
+    neighbours: int = Field(default=50, ge=1)
+    gamma: PositiveFloat = 3.0
+    # How far labels spread, and the steps of the solver.
+    alpha: float = Field(default=0.99, ge=0, lt=1)
+    iterations: int = Field(default=20, ge=1)
+    # Part of the run that trains on labelled images alone, before features are worth a graph.
+    warmup: Unit = 0.25
+
+
+class LabelPropagation(Method[LabelPropagationConfig]):
+    """Once an epoch labels spread from labelled images to their neighbours in feature space; the certain ones count."""
+
+    name = "label_propagation"
+    title = "Label Propagation (Iscen et al. 2019)"
+    Config = LabelPropagationConfig
+    views = ViewCounts(labelled_weak=1, unlabelled_weak=1)
+    per_image_buffers = ("propagated", "certainty")
+    propagated: Tensor  # (pool,) int64, labels of the unlabelled images
+    certainty: Tensor  # (pool,), omega; 0 before the first propagation
+    balance: Tensor  # (K,), zeta
+
+    def __init__(self, config: LabelPropagationConfig, task: Task) -> None:
+        super().__init__(config, task)
+        self.register_buffer("propagated", torch.zeros(task.pool_size, dtype=torch.int64))
+        self.register_buffer("certainty", torch.zeros(task.pool_size))
+        self.register_buffer("balance", torch.ones(task.num_classes))
+
+    def refresh(self, pool: Pool, progress: Progress) -> None:
+        if progress.fraction < self.config.warmup:
+            return
+        labelled, labels = pool.labelled().features, pool.labels
+        features = torch.cat([labelled, pool.unlabelled().features])
+        graph = affinity_graph(features, self.config.neighbours, self.config.gamma)
+        seeds = F.pad(F.one_hot(labels, len(self.balance)).to(features), (0, 0, 0, len(self.certainty)))  # (N, K)
+        spread = diffuse(graph, seeds, self.config.alpha, self.config.iterations)
+        propagated, certainty = certain_labels(spread[len(labelled) :])
+        self.propagated.copy_(propagated)
+        self.certainty.copy_(certainty)
+        self.balance.copy_(class_weights(torch.cat([labels, propagated]), len(self.balance)))
+
+    def compute(self, batch: Batch, forward: Forward, progress: Progress) -> StepResult:
+        labelled, unlabelled_view = batch.labelled.weak[0], batch.unlabelled.weak[0]
+        alone = progress.fraction < self.config.warmup
+        outputs = forward(labelled=labelled) if alone else forward(labelled=labelled, unlabelled=unlabelled_view)
+        supervised = cross_entropy(outputs["labelled"].logits, batch.labels)
+        pseudo = self._propagated(batch.unlabelled_index)
+        unlabelled = supervised.new_zeros(())
+        if not alone:
+            losses = cross_entropy(outputs["unlabelled"].logits, pseudo.labels)
+            unlabelled = masked_mean(losses, pseudo.mask * self.balance[pseudo.labels])
+        return StepResult(
+            losses={
+                "supervised": (supervised * self.balance[batch.labels]).mean(),
+                "unlabelled": unlabelled,
+            },
+            weights={"unlabelled": self.config.lambda_u},
+            metrics={"mask_one_hot": pseudo.mask.mean()},
+            pseudo_labels={"one_hot": pseudo},
+        )
+
+    def pseudo_labels(self, weak: Outputs, index: Tensor) -> dict[str, PseudoLabels]:  # noqa: ARG002
+        return {"one_hot": self._propagated(index)}
+
+    def _propagated(self, index: Tensor) -> PseudoLabels:
+        certainty = self.certainty[index]
+        return PseudoLabels(labels=self.propagated[index], mask=certainty, confidence=certainty)
