@@ -44,3 +44,14 @@ def entropy(logits: Tensor) -> Tensor:
     """H(p) of the softmax of logits (N, K) -> (N,)."""
     log_p = logits.log_softmax(dim=-1)
     return -(log_p.exp() * log_p).sum(dim=-1)
+
+
+def ranking_loss(predictions: Tensor, labels: Tensor, matrix: Tensor, margin: float) -> Tensor:
+    """DeViSE, Eq. 1: sum over the wrong classes j of max(0, margin - t_y . q + t_j . q).
+
+    Predictions q (N, d), class numbers y (N,), class vectors t (K, d) -> (N,).
+    """
+    similarity = predictions @ matrix.T  # (N, K)
+    correct = similarity.gather(1, labels[:, None])
+    violations = (margin - correct + similarity).clamp(min=0)
+    return violations.scatter(1, labels[:, None], 0.0).sum(dim=-1)

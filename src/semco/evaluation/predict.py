@@ -24,6 +24,7 @@ from semco.errors import UserError
 from semco.evaluation.model_file import ModelDescription, SavedModel, load_model
 from semco.evaluation.predictions import Head, probabilities
 from semco.evaluation.results import image_batches
+from semco.evaluation.zero_shot import with_classes
 from semco.files import atomic_path
 from semco.training.distributed import Processes
 from semco.training.execution import choose_device
@@ -54,14 +55,20 @@ def predict_images(
     head: Head | None = None,
     report: Report | None = None,
     device: str = "auto",
+    classes: Sequence[str] | None = None,
 ) -> Predictions:
     """Predict files and whole folders of images; ``folder`` is a run or its ``model/`` folder.
 
+    With ``classes`` the semantic head chooses among these names, seen in training or not.
     Images are made square as a data set of folders is read: upright, the centre, the shorter side resized.
     """
     files = expand(paths)
     where = choose_device(device, Processes.from_environment())
     model = load_model(find_model(folder), where)
+    if classes is not None:
+        if head not in (None, "semantic"):
+            raise UserError(f"only the semantic head can choose among other classes, not head {head!r}.")
+        model = with_classes(model, find_model(folder).parent, classes)
     rows: list[Row] = []
     skipped: list[str] = []
     for start in range(0, len(files), BATCH):
