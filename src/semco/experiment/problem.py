@@ -1,0 +1,107 @@
+"""What is to be learnt: images, which of them are labelled, and what the class names say.
+
+Shapes: K classes, d embedding size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from semco.config import Config
+from semco.data.datasets import Dataset
+from semco.data.sources import load
+from semco.data.split import Split, make_split
+from semco.errors import UserError
+from semco.files import write_json, write_text
+from semco.labels import label_source
+from semco.labels.embeddings import LabelEmbeddings
+from semco.labels.groups import Groups, group
+from semco.methods import build_method
+from semco.methods.base import Method
+from semco.training.loop import Observer
+from semco.training.run_folder import RunFolder
+from semco.types import Task
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Data, split and label prior of a run."""
+
+    dataset: Dataset
+    split: Split
+    labels: LabelEmbeddings | None  # None: no vectors for these names, and the method does without
+    groups: Groups
+    matrix: Tensor  # (K, d), the semantic head's targets
+    scale: float | None = None  # of the cosines when the semantic head predicts
+
+    def task(self) -> Task:
+        """What a method may know of it."""
+        known = self.dataset.train_labels[torch.from_numpy(self.split.labelled)]
+        return Task(
+            class_names=self.dataset.class_names,
+            embeddings=self.matrix,
+            groups=torch.from_numpy(self.groups.labels),
+            labelled_counts=torch.bincount(known, minlength=self.dataset.num_classes),
+            pool_size=len(self.split.unlabelled),
+        )
+
+
+def prepare(config: Config, run: RunFolder | None, observer: Observer, dataset: Dataset | None = None) -> Problem:
+    """Data, split (that of ``run`` where there is one) and label prior."""
+    dataset = dataset or load(config.data, observer.on_loading)
+    if dataset.skipped:
+        named = ", ".join(dataset.skipped[:3]) + (" ..." if len(dataset.skipped) > 3 else "")
+        observer.on_message(f"skipped {len(dataset.skipped)} unreadable image(s): {named}")
+    if run is not None and run.split_file.exists():
+        split = Split.from_json(run.split_file.read_text(encoding="utf-8"), dataset.train_labels)
+    else:
+        split = make_split(dataset.train_labels, config.data, config.training.seed, dataset.class_names)
+    semantic = "semantic" in Method.registry[config.method.name].heads
+    labels, groups = _label_prior(config, dataset.class_names, semantic, observer)
+    matrix = _targets(config, labels, dataset.num_classes)
+    problem = Problem(dataset, split, labels, groups, matrix)
+    return replace(problem, scale=build_method(config.method, problem.task()).scale)
+
+
+def _label_prior(
+    config: Config, names: tuple[str, ...], semantic: bool, observer: Observer
+) -> tuple[LabelEmbeddings | None, Groups]:
+    """Vectors and groups of the class names; a method without a semantic head does without where there are none."""
+    try:
+        labels = label_source(config.labels).vectors(names)
+    except UserError as error:
+        if semantic:
+            raise
+        observer.on_message(f"no label groups in the statistics: {error}")
+        return None, Groups(names, torch.arange(len(names)).numpy(), 0.0)
+    groups = group(labels, config.labels.eps)
+    for note in (*labels.notes, *groups.notes):
+        observer.on_message(note)
+    return labels, groups
+
+
+def _targets(config: Config, labels: LabelEmbeddings | None, num_classes: int) -> Tensor:
+    if labels is None or config.labels.targets == "one_hot":
+        return torch.eye(num_classes)
+    return torch.from_numpy(labels.matrix)
+
+
+def write_problem(run: RunFolder, problem: Problem) -> None:
+    """``split.json`` and ``labels.json``: enough to go on, and to see what a name was taken for."""
+    write_text(run.split_file, problem.split.to_json() + "\n")
+    labels = problem.labels
+    write_json(
+        run.labels_file,
+        {
+            "names": list(problem.dataset.class_names),
+            "terms": list(labels.terms) if labels else [],
+            "routes": list(labels.routes) if labels else [],
+            "source": labels.source if labels else "none",
+            "eps": problem.groups.eps,
+            "groups": problem.groups.labels.tolist(),
+            "scale": problem.scale,
+        },
+    )
