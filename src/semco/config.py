@@ -18,6 +18,11 @@ from semco.errors import UserError, nearest, unknown
 Unit = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
+def _switch(value: object) -> object:
+    """YAML reads a bare ``on`` or ``off`` as true or false."""
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
+
+
 class Section(BaseModel):
     """A frozen group of fields that refuses what it does not know."""
 
@@ -66,7 +71,7 @@ class LabelsConfig(Section):
     eps: Annotated[float, Field(ge=0, le=2)] | Literal["auto"] = "auto"
     # Size of the vectors where the source can choose it.
     dim: int = Field(default=128, ge=2)
-    # What the semantic head learns to predict: the vectors, or (ablation) the identity. Groups stay those of the vectors.
+    # What the semantic head learns to predict: the vectors, or (ablation) the identity. Groups stay as they are.
     targets: Literal["embedding", "one_hot"] = "embedding"
 
 
@@ -111,7 +116,7 @@ class TrainingConfig(Section):
     # Unlabelled images per labelled one.
     mu: int = Field(default=3, ge=1)
     ema_decay: Unit = 0.999
-    # Let the average follow faster at first, min(decay, (1 + step) / (10 + step)), so that short runs are not their start.
+    # Let the average follow faster at first, min(decay, (1 + step) / (10 + step)): short runs are not their start.
     ema_warmup: bool = True
     seed: int = Field(default=0, ge=0)
     # Steps between two lines of metrics.jsonl, two validations, two checkpoints; None: about 50, 20 and 10 in a run.
@@ -123,7 +128,7 @@ class TrainingConfig(Section):
     device: str = "auto"
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     # torch.compile: "auto" turns it on when the run is long enough to win the compile time back.
-    compile: Literal["auto", "on", "off"] = "auto"
+    compile: Annotated[Literal["auto", "on", "off"], BeforeValidator(_switch)] = "auto"
     # Several processes normalise by the statistics of all their images together instead of each by its own.
     sync_batch_norm: bool = False
 
