@@ -12,7 +12,7 @@ from semco.losses import cross_entropy, squared_error
 from semco.methods.base import Forward, Method
 from semco.methods.mixing import beta_weights, mix, permutation
 from semco.methods.ramps import sigmoid_ramp
-from semco.pseudo_labels.one_hot import soft_pseudo_labels
+from semco.pseudo_labels import soft_pseudo_labels
 from semco.types import Batch, Progress, StepResult, ViewCounts
 
 

@@ -11,7 +11,7 @@ from semco.config import MethodConfig, Unit
 from semco.losses import cross_entropy, squared_error
 from semco.methods.base import Forward, Method
 from semco.methods.ramps import labelled_fraction, sigmoid_ramp
-from semco.pseudo_labels.one_hot import soft_pseudo_labels
+from semco.pseudo_labels import soft_pseudo_labels
 from semco.types import Batch, Progress, StepResult, Task, ViewCounts
 
 

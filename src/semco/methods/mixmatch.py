@@ -14,8 +14,7 @@ from semco.losses import soft_cross_entropy, squared_error
 from semco.methods.base import Forward, Method
 from semco.methods.mixing import mixmatch_mixup
 from semco.methods.ramps import linear_ramp
-from semco.pseudo_labels.one_hot import soft_pseudo_labels
-from semco.pseudo_labels.sharpening import sharpen
+from semco.pseudo_labels import sharpen, soft_pseudo_labels
 from semco.types import Batch, Progress, StepResult, Task, ViewCounts
 
 

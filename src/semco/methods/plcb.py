@@ -16,7 +16,7 @@ from semco.config import MethodConfig, Unit
 from semco.losses import entropy, soft_cross_entropy
 from semco.methods.base import Forward, Method
 from semco.methods.mixing import beta_weights, mix, permutation
-from semco.pseudo_labels.one_hot import soft_pseudo_labels
+from semco.pseudo_labels import soft_pseudo_labels
 from semco.types import Batch, Progress, StepResult, Task, ViewCounts
 
 

@@ -15,9 +15,7 @@ from semco.losses import cross_entropy, soft_cross_entropy
 from semco.methods.base import Forward, Method
 from semco.methods.mixing import mixmatch_mixup
 from semco.methods.ramps import linear_ramp
-from semco.pseudo_labels.alignment import DistributionAlignment
-from semco.pseudo_labels.one_hot import soft_pseudo_labels
-from semco.pseudo_labels.sharpening import sharpen
+from semco.pseudo_labels import DistributionAlignment, sharpen, soft_pseudo_labels
 from semco.types import Batch, Progress, StepResult, Task, ViewCounts
 
 

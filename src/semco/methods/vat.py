@@ -15,7 +15,7 @@ from torch import Tensor
 from semco.config import MethodConfig
 from semco.losses import cross_entropy, entropy, kl_divergence
 from semco.methods.base import Forward, Method
-from semco.pseudo_labels.one_hot import soft_pseudo_labels
+from semco.pseudo_labels import soft_pseudo_labels
 from semco.types import Batch, Progress, StepResult, ViewCounts
 
 

@@ -1,6 +1,7 @@
 """From what the heads say about a weak view: targets, and which samples to trust. No gradient in here."""
 
-from semco.pseudo_labels.one_hot import one_hot_pseudo_labels
+from semco.pseudo_labels.alignment import DistributionAlignment
+from semco.pseudo_labels.one_hot import one_hot_pseudo_labels, soft_pseudo_labels
 from semco.pseudo_labels.scale import solve_scale
 from semco.pseudo_labels.semantic import (
     PaperScoring,
@@ -12,6 +13,7 @@ from semco.pseudo_labels.semantic import (
     group_assignment,
     semantic_pseudo_labels,
 )
+from semco.pseudo_labels.sharpening import sharpen
 from semco.pseudo_labels.thresholds import (
     FixedThreshold,
     FlexMatchThreshold,
@@ -21,6 +23,7 @@ from semco.pseudo_labels.thresholds import (
 )
 
 __all__ = [
+    "DistributionAlignment",
     "FixedThreshold",
     "FlexMatchThreshold",
     "FreeMatchThreshold",
@@ -35,5 +38,7 @@ __all__ = [
     "group_assignment",
     "one_hot_pseudo_labels",
     "semantic_pseudo_labels",
+    "sharpen",
+    "soft_pseudo_labels",
     "solve_scale",
 ]
