@@ -223,7 +223,7 @@ def test_auto_scale_is_solved_on_the_task() -> None:
     [
         ("scale", -1, r"config method\.scale = -1: input should be greater than 0\."),
         ("tau_e", 1.5, r"config method\.tau_e = 1\.5: input should be less than or equal to 1\."),
-        ("scoring", "papre", r"config method\.scoring = 'papre': input should be 'paper' or 'reference'\."),
+        ("scoring", "papre", r"config method\.scoring = 'papre': input should be 'paper', 'reference' or 'joint'\."),
         ("perfect_score", 1, r"config method\.perfect_score = 1: input should be less than 1\."),
     ],
 )

@@ -190,7 +190,13 @@ def test_the_semantic_head_is_judged_by_groups() -> None:
     groups = torch.tensor([0, 1, 1])
     policy = Recording(0.999, groups.bincount())
     pseudo = semantic_pseudo_labels(
-        torch.eye(3)[:2], torch.arange(2), torch.eye(3), group_assignment(groups), PaperScoring(3.0), policy
+        torch.eye(3)[:2],
+        torch.eye(3)[:2],
+        torch.arange(2),
+        torch.eye(3),
+        group_assignment(groups),
+        PaperScoring(3.0),
+        policy,
     )
     assert pseudo.groups.tolist() == [0, 1]
     for _, choices, scores in seen:

@@ -46,7 +46,7 @@ def test_perfect_predictions_get_the_score(grouped: bool) -> None:
         own = sum(w for j, w in enumerate(weights) if groups[j] == groups[k])
         scores.append(own / sum(weights))
     assert sum(scores) / 24 == pytest.approx(0.9, abs=1e-4)
-    rule = PaperScoring(scale).scores(matrix @ matrix.T, group_assignment(groups))
+    rule = PaperScoring(scale).scores(matrix @ matrix.T, torch.eye(len(matrix)), group_assignment(groups))
     assert rule.groups[torch.arange(24), groups].tolist() == pytest.approx(scores, abs=1e-4)
 
 

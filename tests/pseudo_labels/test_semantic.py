@@ -12,6 +12,7 @@ from torch import Tensor
 
 from semco.pseudo_labels import (
     FixedThreshold,
+    JointScoring,
     PaperScoring,
     ReferenceScoring,
     ScoringRule,
@@ -23,10 +24,17 @@ from semco.pseudo_labels import (
 
 
 def pseudo_labels(
-    q: Tensor, matrix: Tensor, groups: Tensor, rule: ScoringRule, tau: float = 0.7
+    q: Tensor,
+    matrix: Tensor,
+    groups: Tensor,
+    rule: ScoringRule,
+    tau: float = 0.7,
+    one_hot: Tensor | None = None,
 ) -> SemanticPseudoLabels:
+    """Pseudo-labels of predictions ``q``; where the one-hot head says nothing, it is sure of class 0."""
     assignment = group_assignment(groups, matrix.dtype)
-    return semantic_pseudo_labels(q, torch.arange(len(q)), matrix, assignment, rule, FixedThreshold(tau))
+    heard = torch.eye(len(matrix), dtype=matrix.dtype)[[0] * len(q)] if one_hot is None else one_hot
+    return semantic_pseudo_labels(q, heard, torch.arange(len(q)), matrix, assignment, rule, FixedThreshold(tau))
 
 
 def embedding_with_cosines(cosines: list[float]) -> Tensor:
@@ -138,7 +146,30 @@ def test_against_the_slow_loop(scale: float | None) -> None:
         assert fast.target[j].tolist() == pytest.approx(slow.target)
 
 
-@pytest.mark.parametrize("rule", [PaperScoring(5.0), ReferenceScoring()])
+def test_joint_scores_trust_a_group_when_both_heads_do() -> None:
+    """Scale log 9: a prediction along class 0 of 3 has p = 9/11, 1/11, 1/11; classes 0 and 1 are a group."""
+    rule, groups = JointScoring(math.log(9.0)), torch.tensor([0, 0, 1])
+    q = torch.tensor([[1.0, 0.0, 0.0]]).repeat(3, 1)
+    one_hot = torch.tensor([[0.2, 0.8, 0.0], [0.1, 0.1, 0.8], [1.0, 0.0, 0.0]])
+    pseudo = pseudo_labels(q, torch.eye(3), groups, rule, tau=0.9, one_hot=one_hot)
+    # Means of both heads: (56, 49, 5) / 110, (50.5, 10.5, 49) / 110, (100, 5, 5) / 110.
+    torch.testing.assert_close(pseudo.confidence, torch.tensor([105.0, 61.0, 105.0]) / 110)
+    assert pseudo.mask.tolist() == [1.0, 0.0, 1.0]
+    assert pseudo.labels.tolist() == [0, 0, 0]
+    torch.testing.assert_close(pseudo.target[0], torch.tensor([56.0, 49.0, 0.0]) / 105)
+
+
+def test_a_joint_label_lies_inside_the_winning_group() -> None:
+    """Class 2 is the likeliest of all, but classes 0 and 1 together are likelier."""
+    one_hot = torch.tensor([[0.3, 0.3, 0.4]])
+    pseudo = pseudo_labels(
+        torch.tensor([[0.0, 1.0, 0.0]]), torch.eye(3), torch.tensor([0, 0, 1]), JointScoring(1e-6), one_hot=one_hot
+    )
+    assert pseudo.groups.tolist() == [0]
+    assert pseudo.labels.tolist() == [1]
+
+
+@pytest.mark.parametrize("rule", [PaperScoring(5.0), ReferenceScoring(), JointScoring(5.0)])
 def test_no_gradient_and_no_dependence_on_length(rule: ScoringRule) -> None:
     matrix = F.normalize(torch.randn(4, 3, generator=torch.Generator().manual_seed(0)), dim=-1)
     q = torch.randn(5, 3, generator=torch.Generator().manual_seed(1)).requires_grad_()

@@ -31,8 +31,8 @@ class SemCoConfig(ThresholdConfig):
     tau_o: Unit = 0.95
     # Factor of every cosine term, as cosine losses are smaller than cross-entropies.
     semantic_weight: float = Field(default=3.0, ge=0)
-    # How cosines become scores: as the paper says, or as the authors' released code does.
-    scoring: Literal["paper", "reference"] = "paper"
+    # How cosines become scores: as the paper says, as the authors' released code does, or heard with the other head.
+    scoring: Literal["paper", "reference", "joint"] = "paper"
     # Scale of the cosines in the paper's scoring; "auto": perfect predictions get perfect_score on average.
     scale: PositiveFloat | Literal["auto"] = "auto"
     perfect_score: float = Field(default=0.9, gt=0, lt=1)
@@ -102,13 +102,16 @@ class SemCo(Method[SemCoConfig]):
     def _both_heads(self, weak: Outputs, index: Tensor) -> tuple[PseudoLabels, pl.SemanticPseudoLabels]:
         q, M, A = _embedding(weak), self.matrix, self.assignment
         one_hot = pl.one_hot_pseudo_labels(weak.logits, index, self.one_hot_policy)
-        return one_hot, pl.semantic_pseudo_labels(q, index, M, A, self.rule, self.semantic_policy)
+        return one_hot, pl.semantic_pseudo_labels(
+            q, weak.logits.softmax(dim=-1), index, M, A, self.rule, self.semantic_policy
+        )
 
     def _policy_losses(self, strong: Outputs, one_hot: PseudoLabels, semantic: PseudoLabels) -> dict[str, Tensor]:
         """What the threshold policies add (FreeMatch's fairness), by head: of classes, and of groups."""
-        groups = self.rule.scores(pl.cosine_similarities(_embedding(strong), self.matrix), self.assignment).groups
+        cosines, chances = pl.cosine_similarities(_embedding(strong), self.matrix), strong.logits.softmax(dim=-1)
+        groups = self.rule.scores(cosines, chances, self.assignment).groups
         by_head = {
-            "one_hot": self.one_hot_policy.losses(strong.logits.softmax(dim=-1), one_hot.mask),
+            "one_hot": self.one_hot_policy.losses(chances, one_hot.mask),
             "semantic": self.semantic_policy.losses(groups, semantic.mask),
         }
         return {f"{name}_{head}": loss for head, losses in by_head.items() for name, loss in losses.items()}
@@ -146,7 +149,7 @@ def _embedding(outputs: Outputs) -> Tensor:
 def _scoring_rule(config: SemCoConfig, task: Task) -> pl.ScoringRule:
     if config.scoring == "reference":
         return pl.ReferenceScoring()
+    rule = pl.JointScoring if config.scoring == "joint" else pl.PaperScoring
     if config.scale != "auto":
-        return pl.PaperScoring(config.scale)
-    scale = pl.solve_scale(task.embeddings, task.groups, config.perfect_score, task.class_names)
-    return pl.PaperScoring(scale)
+        return rule(config.scale)
+    return rule(pl.solve_scale(task.embeddings, task.groups, config.perfect_score, task.class_names))

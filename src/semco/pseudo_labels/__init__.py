@@ -4,6 +4,7 @@ from semco.pseudo_labels.alignment import DistributionAlignment
 from semco.pseudo_labels.one_hot import one_hot_pseudo_labels, soft_pseudo_labels
 from semco.pseudo_labels.scale import solve_scale
 from semco.pseudo_labels.semantic import (
+    JointScoring,
     PaperScoring,
     ReferenceScoring,
     ScoringRule,
@@ -27,6 +28,7 @@ __all__ = [
     "FixedThreshold",
     "FlexMatchThreshold",
     "FreeMatchThreshold",
+    "JointScoring",
     "PaperScoring",
     "ReferenceScoring",
     "ScoringRule",

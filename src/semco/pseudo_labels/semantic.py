@@ -39,8 +39,8 @@ class ScoringRule(Protocol):
     @property
     def scale(self) -> float: ...
 
-    def scores(self, cosines: Tensor, assignment: Tensor) -> Scores:
-        """Cosines (U, K) between predictions and M, and A (K, Q) -> `Scores`."""
+    def scores(self, cosines: Tensor, one_hot: Tensor, assignment: Tensor) -> Scores:
+        """Cosines (U, K) between predictions and M, the one-hot head's probabilities (U, K), A (K, Q) -> `Scores`."""
         ...
 
     def labels(self, classes: Tensor, weights: Tensor) -> Tensor:
@@ -57,12 +57,31 @@ class PaperScoring:
 
     scale: float
 
-    def scores(self, cosines: Tensor, assignment: Tensor) -> Scores:
+    def scores(self, cosines: Tensor, one_hot: Tensor, assignment: Tensor) -> Scores:  # noqa: ARG002
         classes = (self.scale * cosines).softmax(dim=-1)
         return Scores(classes=classes, groups=classes @ assignment)
 
     def labels(self, classes: Tensor, weights: Tensor) -> Tensor:  # noqa: ARG002
         return classes.argmax(dim=-1)
+
+
+@dataclass(frozen=True)
+class JointScoring:
+    """Ours: p is the mean of both heads' probabilities, and the label is the best class inside the winning group.
+
+    A cosine says in which direction a prediction points, not how sure it is, so an untrained semantic head looks
+    certain of whatever it says. The one-hot head's softmax is the witness: a group is trusted when both heads agree
+    that it is one of its classes, whichever of them it be (docs/confidence.md).
+    """
+
+    scale: float
+
+    def scores(self, cosines: Tensor, one_hot: Tensor, assignment: Tensor) -> Scores:
+        classes = ((self.scale * cosines).softmax(dim=-1) + one_hot) / 2
+        return Scores(classes=classes, groups=classes @ assignment)
+
+    def labels(self, classes: Tensor, weights: Tensor) -> Tensor:  # noqa: ARG002
+        return weights.argmax(dim=-1)
 
 
 @dataclass(frozen=True)
@@ -72,7 +91,7 @@ class ReferenceScoring:
 
     scale: float = 1.0
 
-    def scores(self, cosines: Tensor, assignment: Tensor) -> Scores:
+    def scores(self, cosines: Tensor, one_hot: Tensor, assignment: Tensor) -> Scores:  # noqa: ARG002
         groups = (cosines @ assignment) / assignment.sum(dim=0)
         return Scores(classes=cosines.softmax(dim=-1), groups=groups)
 
@@ -83,6 +102,7 @@ class ReferenceScoring:
 @torch.no_grad()
 def semantic_pseudo_labels(
     embedding: Tensor,
+    one_hot: Tensor,
     index: Tensor,
     matrix: Tensor,
     assignment: Tensor,
@@ -91,9 +111,11 @@ def semantic_pseudo_labels(
 ) -> SemanticPseudoLabels:
     """Predicted embeddings (U, d) of the weak view -> targets and group mask (Eq. 4 and the text by it).
 
+    ``one_hot`` (U, K) are the other head's probabilities, which a scoring rule may hear.
+
     What this head chooses among is groups, so a policy judges, and keeps its statistics of, groups and their scores.
     """
-    scores = rule.scores(cosine_similarities(embedding, matrix), assignment)
+    scores = rule.scores(cosine_similarities(embedding, matrix), one_hot, assignment)
     confidence, groups = scores.groups.max(dim=-1)
     weights = scores.classes * assignment.T[groups]  # (U, K), 0 outside the winning group
     weights = weights / weights.sum(dim=-1, keepdim=True)
