@@ -114,6 +114,7 @@ class Task:
     groups: Tensor  # (K,) int64, group of each class, 0..Q-1
     labelled_counts: Tensor  # (K,) int64, labelled images of each class
     pool_size: int  # unlabelled images
+    num_features: int = 0  # F, of the backbone; for methods with trainable parts of their own
 
     @property
     def num_classes(self) -> int:

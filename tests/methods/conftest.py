@@ -44,6 +44,9 @@ class TinyForward:
         with torch.no_grad():
             return {name: self.average(view) for name, view in views.items()}
 
+    def heads(self, features: Tensor) -> Outputs:
+        return self.network.heads_from(features)
+
     def without_statistics(self, **views: Tensor) -> dict[str, Outputs]:
         kept = copy.deepcopy(dict(self.network.named_buffers()))
         outputs = {name: self.network(view) for name, view in views.items()}
@@ -114,6 +117,7 @@ def make_task(classes: int) -> Task:
         groups=groups,
         labelled_counts=torch.full((classes,), 3),
         pool_size=POOL,
+        num_features=64,  # of wrn-10-1
     )
 
 
@@ -135,6 +139,7 @@ def make_batch(views: ViewCounts, classes: int, seed: int = 0, dtype: torch.dtyp
 
 def make_bench(name: str, classes: int = 7, **fields: object) -> Bench:
     task = make_task(classes)
+    torch.manual_seed(1)
     method = build_method(MethodConfig.known[name](**fields), task)  # type: ignore[arg-type]
     torch.manual_seed(0)
     network = build_network(ModelConfig(backbone="wrn-10-1"), method.heads, classes, DIM, 3, SIDE)

@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from semco.config import ModelConfig
+from semco.models import build_network, feature_size
 from semco.training.ema import averaged_copy
 from semco.training.forward import NetworkForward
 from semco.types import Outputs
@@ -102,3 +104,21 @@ def test_low_precision_outputs_come_back_in_float32(views: dict[str, torch.Tenso
     out = NetworkForward(wrapped, averaged_copy(wrapped), precision=torch.bfloat16)(a=views["a"])["a"]
     assert out.logits.dtype == torch.float32
     torch.testing.assert_close(out.logits, network(views["a"]), atol=0.05, rtol=0.05)
+
+
+def test_heads_answer_for_features_that_a_method_has_changed() -> None:
+    torch.manual_seed(0)
+    network = build_network(ModelConfig(backbone="wrn-10-1"), ("semantic",), 3, 4, 3, 8)
+    forward = NetworkForward(network, averaged_copy(network))
+    features = forward(a=torch.randn(5, 3, 8, 8))["a"].features
+    out = forward.heads(2 * features)
+    torch.testing.assert_close(out.logits, network.heads["one_hot"](2 * features))
+    torch.testing.assert_close(out.embedding, network.heads["semantic"](2 * features))
+    out.logits.sum().backward()
+    assert next(network.backbone.parameters()).grad is not None
+
+
+@pytest.mark.parametrize("name", ["wrn-10-2", "wrn-28-2", "resnet18", "resnet50"])
+def test_the_size_of_features_is_known_beforehand(name: str) -> None:
+    config = ModelConfig(backbone=name)
+    assert feature_size(config, 3, 32) == build_network(config, (), 3, 4, 3, 32).heads["one_hot"].in_features

@@ -21,6 +21,7 @@ from semco.labels.embeddings import LabelEmbeddings
 from semco.labels.groups import Groups, group
 from semco.methods import build_method
 from semco.methods.base import Method
+from semco.models import feature_size
 from semco.training.loop import Observer
 from semco.training.run_folder import RunFolder
 from semco.types import Task
@@ -35,6 +36,7 @@ class Problem:
     labels: LabelEmbeddings | None  # None: no vectors for these names, and the method does without
     groups: Groups
     matrix: Tensor  # (K, d), the semantic head's targets
+    num_features: int  # F, of the backbone
     scale: float | None = None  # of the cosines when the semantic head predicts
 
     def task(self) -> Task:
@@ -46,6 +48,7 @@ class Problem:
             groups=torch.from_numpy(self.groups.labels),
             labelled_counts=torch.bincount(known, minlength=self.dataset.num_classes),
             pool_size=len(self.split.unlabelled),
+            num_features=self.num_features,
         )
 
 
@@ -62,7 +65,8 @@ def prepare(config: Config, run: RunFolder | None, observer: Observer, dataset: 
     semantic = "semantic" in Method.registry[config.method.name].heads
     labels, groups = _label_prior(config, dataset.class_names, semantic, observer)
     matrix = _targets(config, labels, dataset.num_classes)
-    problem = Problem(dataset, split, labels, groups, matrix)
+    features = feature_size(config.model, dataset.channels, max(dataset.image_size))
+    problem = Problem(dataset, split, labels, groups, matrix, features)
     return replace(problem, scale=build_method(config.method, problem.task()).scale)
 
 

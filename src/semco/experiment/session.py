@@ -95,6 +95,7 @@ class Session:
 
     def _trainer(self) -> Trainer:
         task = self.problem.task()
+        torch.manual_seed(self.config.training.seed)  # a method may have trainable parts of its own
         method = build_method(self.config.method, task).to(self.device)
         return Trainer(
             self.config,

@@ -38,6 +38,10 @@ class Forward(Protocol):
         """With gradient, but leaving the running statistics of normalisation layers alone (VAT's inner passes)."""
         ...
 
+    def heads(self, features: Tensor) -> Outputs:
+        """What the heads say of features (N, F) that a method has changed, with gradient."""
+        ...
+
 
 class Pool(Protocol):
     """The whole training set as `Method.refresh` sees it, evaluated without augmentation."""

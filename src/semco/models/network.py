@@ -89,6 +89,12 @@ def build_backbone(config: ModelConfig, in_channels: int, image_size: int) -> nn
     return WideResNet(depth, width, in_channels, config.norm)
 
 
+def feature_size(config: ModelConfig, in_channels: int, image_size: int) -> int:
+    """F, of a backbone that is not built for it."""
+    with torch.device("meta"):
+        return int(build_backbone(config, in_channels, image_size).out_features)  # type: ignore[arg-type]
+
+
 def _semantic_head(config: ModelConfig, features: int, embedding_dim: int) -> nn.Module:
     """Linear, or the hidden layer of the authors' released code."""
     if config.semantic_head == "linear":

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
 
+from semco.models import Network
 from semco.types import Outputs
 
 
@@ -56,10 +57,17 @@ class NetworkForward:
         with frozen_statistics(self._network):
             return self._run(self._network, views)
 
+    def heads(self, features: Tensor) -> Outputs:
+        with self._autocast(features):
+            outputs = cast(Network, self._network).heads_from(features)
+        return split_outputs(outputs, {"all": len(features)})["all"]
+
+    def _autocast(self, inputs: Tensor) -> torch.autocast:
+        return torch.autocast(inputs.device.type, dtype=self._precision, enabled=self._precision is not None)
+
     def _run(self, network: nn.Module, views: Mapping[str, Tensor]) -> dict[str, Outputs]:
         images = next(iter(views.values())) if len(views) == 1 else torch.cat(list(views.values()))
-        device = images.device.type
-        with torch.autocast(device, dtype=self._precision, enabled=self._precision is not None):
+        with self._autocast(images):
             outputs = network(images)
         return split_outputs(outputs, {name: len(view) for name, view in views.items()})
 

@@ -1,0 +1,117 @@
+"""FeatMatch: Feature-Based Augmentation for Semi-Supervised Learning (Kuo et al. 2020).
+
+Shapes: N images of a view, B labelled images, U unlabelled images, F features, K classes, P prototypes of a class,
+H attention heads, a = F / H.
+"""
+
+from __future__ import annotations
+
+import torch
+from pydantic import Field, PositiveFloat
+from torch import Tensor, nn
+
+from semco.config import MethodConfig, Unit
+from semco.losses import cross_entropy, soft_cross_entropy
+from semco.methods.base import Forward, Method, Pool
+from semco.methods.ramps import sigmoid_ramp
+from semco.pseudo_labels.one_hot import soft_pseudo_labels
+from semco.pseudo_labels.prototypes import class_prototypes
+from semco.pseudo_labels.sharpening import sharpen
+from semco.types import Batch, Progress, StepResult, Task, ViewCounts
+
+
+class FeatMatchConfig(MethodConfig):
+    name: str = "featmatch"
+    # Weights of the consistency losses on augmented and on plain features, reached after a part of the run.
+    lambda_con: float = Field(default=0.5, ge=0)
+    lambda_feature: float = Field(default=2.0, ge=0)
+    ramp: Unit = 0.7
+    # Temperature of the target.
+    temperature: PositiveFloat = 0.75
+    # Prototypes of a class, and the confidence from which an unlabelled image helps to make them.
+    prototypes: int = Field(default=20, ge=1)
+    confidence: Unit = 0.5
+    # Attention heads.
+    attention_heads: int = Field(default=4, ge=1)
+
+
+class FeatureAugmentation(nn.Module):
+    """AugF: a feature looks at the prototypes of all classes and takes from those it resembles."""
+
+    def __init__(self, features: int, heads: int) -> None:
+        super().__init__()
+        self.width = max(1, features // heads)
+        self.embed = nn.ModuleList(nn.Linear(features, self.width) for _ in range(heads))
+        self.combine = nn.ModuleList(nn.Linear(2 * self.width, self.width) for _ in range(heads))
+        self.out = nn.Linear(heads * self.width, features)
+
+    def forward(self, features: Tensor, prototypes: Tensor, present: Tensor) -> Tensor:
+        """Features (N, F), prototypes (K * P, F), which of them there are (K * P,) -> augmented features (N, F)."""
+        absent = present == 0
+        taken = []
+        for embed, combine in zip(self.embed, self.combine, strict=True):
+            own, others = embed(features), embed(prototypes)  # (N, a), (K * P, a)
+            scores = (own @ others.T / self.width**0.5).masked_fill(absent, -torch.inf)
+            taken.append(combine(torch.cat([scores.softmax(dim=-1) @ others, own], dim=-1)).relu())
+        augmented: Tensor = (features + self.out(torch.cat(taken, dim=-1))).relu()
+        return augmented
+
+
+class FeatMatch(Method[FeatMatchConfig]):
+    """Strong views, with their features moved towards prototypes of the classes and without, agree with weak ones."""
+
+    name = "featmatch"
+    title = "FeatMatch (Kuo et al. 2020)"
+    Config = FeatMatchConfig
+    views = ViewCounts(labelled_weak=1, unlabelled_weak=1, unlabelled_strong=1)
+    prototypes: Tensor  # (K, P, F)
+    present: Tensor  # (K, P), 1 where there is a prototype
+
+    def __init__(self, config: FeatMatchConfig, task: Task) -> None:
+        super().__init__(config, task)
+        self.augmentation = FeatureAugmentation(task.num_features, config.attention_heads)
+        shape = (task.num_classes, config.prototypes)
+        self.register_buffer("prototypes", torch.zeros(*shape, task.num_features))
+        self.register_buffer("present", torch.ones(shape))
+
+    def refresh(self, pool: Pool, progress: Progress) -> None:
+        labelled, unlabelled = pool.labelled(), pool.unlabelled()
+        confidence, labels = unlabelled.logits.softmax(dim=-1).max(dim=-1)
+        sure = confidence > self.config.confidence
+        features = torch.cat([labelled.features, unlabelled.features[sure]])
+        classes, count = self.present.shape
+        known = torch.cat([pool.labels, labels[sure]])
+        prototypes, present = class_prototypes(features, known, classes, count, progress.generator)
+        self.prototypes.copy_(prototypes)
+        self.present.copy_(present)
+
+    def compute(self, batch: Batch, forward: Forward, progress: Progress) -> StepResult:
+        outputs = forward(
+            labelled=batch.labelled.weak[0],
+            strong=batch.unlabelled.strong[0],
+            no_grad={"weak": batch.unlabelled.weak[0]},
+        )
+        labelled, strong = outputs["labelled"], outputs["strong"]
+        with torch.no_grad():
+            weak = self._augmented(outputs["weak"].features, forward)
+            target = sharpen(weak.softmax(dim=-1), self.config.temperature)
+        moved = self._augmented(torch.cat([labelled.features, strong.features]), forward)
+        moved_labelled, moved_strong = moved.split([len(labelled.features), len(strong.features)])
+        ramp = sigmoid_ramp(progress.fraction, self.config.ramp)
+        return StepResult(
+            losses={
+                "supervised": cross_entropy(moved_labelled, batch.labels).mean(),
+                "supervised_plain": cross_entropy(labelled.logits, batch.labels).mean(),
+                "consistency": soft_cross_entropy(moved_strong, target).mean(),
+                "consistency_plain": soft_cross_entropy(strong.logits, target).mean(),
+            },
+            weights={
+                "consistency": ramp * self.config.lambda_con,
+                "consistency_plain": ramp * self.config.lambda_feature,
+            },
+            pseudo_labels={"one_hot": soft_pseudo_labels(target)},
+        )
+
+    def _augmented(self, features: Tensor, forward: Forward) -> Tensor:
+        """Logits (N, K) of features (N, F) after augmentation."""
+        return forward.heads(self.augmentation(features, self.prototypes.flatten(0, 1), self.present.flatten())).logits
