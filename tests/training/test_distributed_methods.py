@@ -19,12 +19,22 @@ STATELESS: dict[str, dict[str, Any]] = {
     "pseudo_label": {"start": 0.0, "end": 0.0},
     "mixmatch": {"alpha": 0.0},
     "ict": {"alpha": 0.0},
+    "uda": {"annealing": "none", "tau": 0.3},
+    "devise": {},
+    "featmatch": {},
 }
-WITH_ROWS: dict[str, dict[str, Any]] = {"temporal_ensembling": {}, "plcb": {"alpha": 0.0, "lambda_a": 0.0}}
+WITH_ROWS: dict[str, dict[str, Any]] = {
+    "temporal_ensembling": {},
+    "plcb": {"alpha": 0.0, "lambda_a": 0.0},
+    "flexmatch": {"tau": 0.4},
+    "label_propagation": {"warmup": 0.0},
+}
 DRAWING: dict[str, dict[str, Any]] = {
     "vat": {"lambda_entropy": 0.5},
     "remixmatch": {"strong_views": 2},
     "cowmask": {},
+    "freematch": {},
+    "softmatch": {},
 }
 
 
@@ -57,6 +67,8 @@ def test_rows_of_images_are_those_of_the_process_that_saw_them(tiny_values: dict
             torch.testing.assert_close(one[name], two[name], atol=1e-5, rtol=1e-5, msg=name)
     visits = tensors_of(tmp_path / "two-temporal_ensembling")["method.visits"]
     assert int(visits.max()) > 1
+    assert bool((tensors_of(tmp_path / "two-flexmatch")["method.policy.chosen"] >= 0).any())
+    assert float(tensors_of(tmp_path / "two-label_propagation")["method.certainty"].max()) > 0
 
 
 def test_methods_that_draw_run_in_two_processes(tiny_values: dict[str, Any], tmp_path: Path) -> None:
