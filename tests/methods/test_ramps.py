@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
-from semco.methods.ramps import labelled_fraction, linear_ramp, sigmoid_ramp
-from semco.types import Task
+from semco.methods.ramps import labelled_fraction, linear_ramp, ramp_over_steps, sigmoid_ramp
+from semco.types import Progress, Task
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,15 @@ def test_no_ramp() -> None:
     assert sigmoid_ramp(0.0, 0.0) == 1.0
     assert linear_ramp(0.0, 0.0, 0.0) == 1.0
     assert [linear_ramp(t, 0.5, 0.5) for t in (0.49, 0.5)] == [0.0, 1.0]
+
+
+def test_ramp_over_steps_is_no_longer_than_the_run() -> None:
+    def ramp(step: int, total: int, steps: int) -> float:
+        return ramp_over_steps(Progress(step, total, 1, torch.Generator()), steps)
+
+    assert [ramp(step, 1000, 200) for step in (0, 50, 200, 900)] == pytest.approx([0, 0.25, 1, 1])
+    assert [ramp(step, 100, 200) for step in (0, 50, 99)] == pytest.approx([0, 0.5, 0.99])
+    assert ramp(0, 100, 0) == 1.0
 
 
 def test_labelled_fraction() -> None:

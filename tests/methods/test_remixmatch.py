@@ -33,7 +33,7 @@ def mean(values: list[float]) -> float:
 @pytest.mark.parametrize("alpha", [0.0, 0.75])
 def test_against_a_slow_version(alpha: float) -> None:
     task = Task(tuple("abc"), torch.eye(3), torch.arange(3), COUNTS, 10)
-    method = ReMixMatch(ReMixMatchConfig(alpha=alpha, strong_views=2, ramp_up=0.2), task).double()
+    method = ReMixMatch(ReMixMatchConfig(alpha=alpha, strong_views=2, ramp_up_steps=20), task).double()
     assert (method.views.labelled_strong, method.views.unlabelled_strong) == (1, 2)
     x, weak, strong = images(2), images(3), [images(3), images(3)]
     forward = Said(lambda v: v.flatten(1) @ CLASSES, rotation=lambda v: v.flatten(1) @ TURNS)

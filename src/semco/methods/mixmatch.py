@@ -9,11 +9,11 @@ import torch
 import torch.nn.functional as F
 from pydantic import Field, PositiveFloat
 
-from semco.config import MethodConfig, Unit
+from semco.config import MethodConfig
 from semco.losses import soft_cross_entropy, squared_error
 from semco.methods.base import Forward, Method
 from semco.methods.mixing import mixmatch_mixup
-from semco.methods.ramps import linear_ramp
+from semco.methods.ramps import ramp_over_steps
 from semco.pseudo_labels import sharpen, soft_pseudo_labels
 from semco.types import Batch, Progress, StepResult, Task, ViewCounts
 
@@ -22,8 +22,8 @@ class MixMatchConfig(MethodConfig):
     name: str = "mixmatch"
     # Greatest weight of the unlabelled loss (CIFAR-10: 75, CIFAR-100: 150).
     lambda_u: float = Field(default=75.0, ge=0)
-    # Part of the run over which it grows (16,384 of 2^20 steps).
-    ramp_up: Unit = 1 / 64
+    # Steps over which it grows, or all of a shorter run (the authors: 16,384 of 2^20).
+    ramp_up_steps: int = Field(default=16_384, ge=0)
     # Of the guessed labels' sharpening; 1 leaves them as they are.
     temperature: PositiveFloat = 0.5
     # Of mixup's Beta distribution; 0 does not mix.
@@ -61,6 +61,6 @@ class MixMatch(Method[MixMatchConfig]):
                 "supervised": soft_cross_entropy(logits[:size], mixed_targets[:size]).mean(),  # Eq. 3
                 "unlabelled": squared_error(unlabelled, mixed_targets[size:]).mean(),  # Eq. 4
             },
-            weights={"unlabelled": self.config.lambda_u * linear_ramp(progress.fraction, 0.0, self.config.ramp_up)},
+            weights={"unlabelled": self.config.lambda_u * ramp_over_steps(progress, self.config.ramp_up_steps)},
             pseudo_labels={"one_hot": soft_pseudo_labels(sharp)},
         )

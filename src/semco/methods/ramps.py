@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from semco.types import Task
+from semco.types import Progress, Task
 
 
 def sigmoid_ramp(fraction: float, length: float) -> float:
@@ -18,6 +18,11 @@ def linear_ramp(fraction: float, start: float, end: float) -> float:
     if fraction >= end:
         return 1.0
     return max(0.0, (fraction - start) / (end - start)) if end > start else 0.0
+
+
+def ramp_over_steps(progress: Progress, steps: int) -> float:
+    """Linear from 0 up to 1 at step ``steps``, or at the end of the run where that comes first."""
+    return min(1.0, progress.step / max(1, min(steps, progress.total_steps))) if steps else 1.0
 
 
 def labelled_fraction(task: Task) -> float:

@@ -10,11 +10,11 @@ import torch.nn.functional as F
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 
-from semco.config import MethodConfig, Unit
+from semco.config import MethodConfig
 from semco.losses import cross_entropy, soft_cross_entropy
 from semco.methods.base import Forward, Method
 from semco.methods.mixing import mixmatch_mixup
-from semco.methods.ramps import linear_ramp
+from semco.methods.ramps import ramp_over_steps
 from semco.pseudo_labels import DistributionAlignment, sharpen, soft_pseudo_labels
 from semco.types import Batch, Progress, StepResult, Task, ViewCounts
 
@@ -25,8 +25,8 @@ class ReMixMatchConfig(MethodConfig):
     lambda_u: float = Field(default=1.5, ge=0)
     lambda_strong: float = Field(default=0.5, ge=0)
     lambda_rotation: float = Field(default=0.5, ge=0)
-    # Part of the run over which the first two grow (16,384 of 2^20 steps).
-    ramp_up: Unit = 1 / 64
+    # Steps over which the first two grow, or all of a shorter run (the authors: 16,384 of 2^20).
+    ramp_up_steps: int = Field(default=16_384, ge=0)
     # Of the guessed labels' sharpening; 1 leaves them as they are.
     temperature: PositiveFloat = 0.5
     # Of mixup's Beta distribution; 0 does not mix.
@@ -64,7 +64,7 @@ class ReMixMatch(Method[ReMixMatchConfig]):
         outputs = forward(mixed=mixed, strong=strong[0], rotated=rotated)
         to_target = soft_cross_entropy(outputs["mixed"].logits, mixed_targets)
         assert outputs["rotated"].rotation is not None  # declared in heads
-        ramp = linear_ramp(progress.fraction, 0.0, self.config.ramp_up)
+        ramp = ramp_over_steps(progress, self.config.ramp_up_steps)
         return StepResult(
             losses={  # Eq. 3-4
                 "supervised": to_target[:size].mean(),
