@@ -35,6 +35,7 @@ DRAWING: dict[str, dict[str, Any]] = {
     "cowmask": {},
     "freematch": {},
     "softmatch": {},
+    "simmatch": {},
 }
 
 
