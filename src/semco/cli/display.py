@@ -82,9 +82,9 @@ class Display:
         return table
 
     def _sentence(self) -> str:
-        step = int(self._values["step"])
-        parts = ", ".join(f"{name} {value}" for name, value in self._parts())
-        return f"{self._title}: step {step}, {self._values['seconds']:.0f} s, {parts}"
+        values = self._values
+        shown = "".join(f", {name} {value}" for name, value in self._shown())
+        return f"{self._title}: step {int(values['step'])}, {values['seconds']:.0f} s, loss {values['loss']:.3f}{shown}"
 
     def _parts(self) -> list[tuple[str, str]]:
         """Names and values for people."""
@@ -93,5 +93,7 @@ class Display:
             for name, value in self._values.items()
             if name.startswith(LOSS)
         )
-        known = [(SHOWN[name], f"{self._values[name]:.1%}") for name in SHOWN if name in self._values]
-        return [("loss", f"{self._values.get('loss', 0.0):.3f} = {losses}"), *known]
+        return [("loss", f"{self._values.get('loss', 0.0):.3f} = {losses}"), *self._shown()]
+
+    def _shown(self) -> list[tuple[str, str]]:
+        return [(SHOWN[name], f"{self._values[name]:.1%}") for name in SHOWN if name in self._values]

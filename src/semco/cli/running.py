@@ -70,8 +70,14 @@ def show_result(result: Mapping[str, Any], *, as_json: bool) -> None:
         typer.echo(json.dumps(result))
         return
     console = Console(soft_wrap=True)
-    accuracy = result["test_accuracy"]
-    said = "no test images" if accuracy is None else f"test accuracy [bold]{accuracy:.1%}[/]"
-    console.print(f"{said} after {result['steps']} steps, {result['seconds']:.0f} s", highlight=False)
+    console.print(f"{_accuracy(result)} after {result['steps']} steps, {result['seconds']:.0f} s", highlight=False)
     console.print(f"report   {result['run']}/report.html", markup=False, highlight=False)
     console.print(f"predict  semco predict {result['run']} IMAGES...", markup=False, highlight=False)
+
+
+def _accuracy(result: Mapping[str, Any]) -> str:
+    """The best there is to say: of test images, else of held-out labels, else nothing."""
+    for part in ("test", "validation"):
+        if (accuracy := result[f"{part}_accuracy"]) is not None:
+            return f"{part} accuracy [bold]{accuracy:.1%}[/]"
+    return "trained; no image was left to test on"
