@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from semco.pseudo_labels import (
+    ClassGroups,
     FlexMatchThreshold,
     FreeMatchThreshold,
     PaperScoring,
     SoftMatchWeights,
     ThresholdPolicy,
-    group_assignment,
     one_hot_pseudo_labels,
     semantic_pseudo_labels,
 )
@@ -194,7 +194,7 @@ def test_the_semantic_head_is_judged_by_groups() -> None:
         torch.eye(3)[:2],
         torch.arange(2),
         torch.eye(3),
-        group_assignment(groups),
+        ClassGroups(groups),
         PaperScoring(3.0),
         policy,
     )

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from semco.errors import UserError
-from semco.pseudo_labels import PaperScoring, group_assignment, solve_scale
+from semco.pseudo_labels import ClassGroups, PaperScoring, solve_scale
 from semco.pseudo_labels.scale import mean_group_score
 
 NAMES = tuple(f"class {k}" for k in range(1000))
@@ -46,7 +46,7 @@ def test_perfect_predictions_get_the_score(grouped: bool) -> None:
         own = sum(w for j, w in enumerate(weights) if groups[j] == groups[k])
         scores.append(own / sum(weights))
     assert sum(scores) / 24 == pytest.approx(0.9, abs=1e-4)
-    rule = PaperScoring(scale).scores(matrix @ matrix.T, torch.eye(len(matrix)), group_assignment(groups))
+    rule = PaperScoring(scale).scores(matrix @ matrix.T, torch.eye(len(matrix)), ClassGroups(groups))
     assert rule.groups[torch.arange(24), groups].tolist() == pytest.approx(scores, abs=1e-4)
 
 

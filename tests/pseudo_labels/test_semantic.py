@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from semco.pseudo_labels import (
+    ClassGroups,
     FixedThreshold,
     JointScoring,
     PaperScoring,
@@ -18,7 +19,6 @@ from semco.pseudo_labels import (
     ScoringRule,
     SemanticPseudoLabels,
     class_probabilities,
-    group_assignment,
     semantic_pseudo_labels,
 )
 
@@ -32,9 +32,8 @@ def pseudo_labels(
     one_hot: Tensor | None = None,
 ) -> SemanticPseudoLabels:
     """Pseudo-labels of predictions ``q``; where the one-hot head says nothing, it is sure of class 0."""
-    assignment = group_assignment(groups, matrix.dtype)
     heard = torch.eye(len(matrix), dtype=matrix.dtype)[[0] * len(q)] if one_hot is None else one_hot
-    return semantic_pseudo_labels(q, heard, torch.arange(len(q)), matrix, assignment, rule, FixedThreshold(tau))
+    return semantic_pseudo_labels(q, heard, torch.arange(len(q)), matrix, ClassGroups(groups), rule, FixedThreshold(tau))
 
 
 def embedding_with_cosines(cosines: list[float]) -> Tensor:
@@ -192,5 +191,17 @@ def test_class_probabilities_by_hand() -> None:
     assert p[0].tolist() == pytest.approx([0.9, 0.1])
 
 
-def test_group_assignment() -> None:
-    assert group_assignment(torch.tensor([1, 0, 1])).tolist() == [[0, 1], [1, 0], [0, 1]]
+def test_sums_within_groups_are_a_product_with_the_assignment() -> None:
+    groups = torch.tensor([1, 0, 1, 2])
+    assignment = torch.tensor([[0.0, 1, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]])
+    scores = torch.rand(3, 4, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    sums = ClassGroups(groups).sums(scores)
+    torch.testing.assert_close(sums, scores @ assignment)
+    (gradient,) = torch.autograd.grad((sums * torch.arange(3.0)).sum(), scores)
+    assert gradient.tolist() == [[1.0, 0.0, 1.0, 2.0]] * 3
+    assert ClassGroups(groups).sizes.tolist() == [1, 2, 1]
+
+
+def test_scores_outside_a_group_are_nothing() -> None:
+    inside = ClassGroups(torch.tensor([1, 0, 1])).within(torch.tensor([[0.2, 0.3, 0.5]] * 2), torch.tensor([1, 0]))
+    torch.testing.assert_close(inside, torch.tensor([[0.2, 0.0, 0.5], [0.0, 0.3, 0.0]]))

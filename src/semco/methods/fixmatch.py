@@ -45,7 +45,7 @@ class FixMatch(Method[FixMatchConfig]):
         )
         strong = outputs["strong"].logits
         pseudo = self.pseudo_labels(outputs["weak"], batch.unlabelled_index)["one_hot"]
-        of_policy = self.policy.losses(strong.softmax(dim=-1), pseudo.mask)
+        of_policy = self.policy.losses(strong.softmax(dim=-1), pseudo.mask) if self.policy.has_losses else {}
         return StepResult(
             losses={
                 "supervised": cross_entropy(outputs["labelled"].logits, batch.labels).mean(),

@@ -58,15 +58,14 @@ class SemCo(Method[SemCoConfig]):
     views = ViewCounts(labelled_weak=1, unlabelled_weak=1, unlabelled_strong=1)
     heads = ("one_hot", "semantic")
     matrix: Tensor  # (K, d): M
-    assignment: Tensor  # (K, Q): A
 
     def __init__(self, config: SemCoConfig, task: Task) -> None:
         super().__init__(config, task)
         self.register_buffer("matrix", task.embeddings.clone(), persistent=False)
-        self.register_buffer("assignment", pl.group_assignment(task.groups), persistent=False)
+        self.class_groups = pl.ClassGroups(task.groups)
         self.rule = _scoring_rule(config, task)
         self.scale = self.rule.scale
-        classes, groups = torch.ones(task.num_classes), task.groups.bincount()
+        classes, groups = torch.ones(task.num_classes), self.class_groups.sizes
         self.one_hot_policy = build_policy(config, config.tau_o, classes, task.pool_size)
         self.semantic_policy = build_policy(config, config.tau_e, groups, task.pool_size)
 
@@ -100,16 +99,18 @@ class SemCo(Method[SemCoConfig]):
         return {"one_hot": one_hot, "semantic": semantic}
 
     def _both_heads(self, weak: Outputs, index: Tensor) -> tuple[PseudoLabels, pl.SemanticPseudoLabels]:
-        q, M, A = _embedding(weak), self.matrix, self.assignment
+        q, M, groups = _embedding(weak), self.matrix, self.class_groups
         one_hot = pl.one_hot_pseudo_labels(weak.logits, index, self.one_hot_policy)
         return one_hot, pl.semantic_pseudo_labels(
-            q, weak.logits.softmax(dim=-1), index, M, A, self.rule, self.semantic_policy
+            q, weak.logits.softmax(dim=-1), index, M, groups, self.rule, self.semantic_policy
         )
 
     def _policy_losses(self, strong: Outputs, one_hot: PseudoLabels, semantic: PseudoLabels) -> dict[str, Tensor]:
         """What the threshold policies add (FreeMatch's fairness), by head: of classes, and of groups."""
+        if not self.one_hot_policy.has_losses:
+            return {}
         cosines, chances = pl.cosine_similarities(_embedding(strong), self.matrix), strong.logits.softmax(dim=-1)
-        groups = self.rule.scores(cosines, chances, self.assignment).groups
+        groups = self.rule.scores(cosines, chances, self.class_groups).groups
         by_head = {
             "one_hot": self.one_hot_policy.losses(chances, one_hot.mask),
             "semantic": self.semantic_policy.losses(groups, semantic.mask),

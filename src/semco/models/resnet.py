@@ -55,8 +55,8 @@ class ResidualBlock(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         residual = x
         for i, (conv, norm) in enumerate(zip(self.convs, self.norms, strict=True)):
-            residual = norm(conv(F.relu(residual) if i else residual))
-        return F.relu(self.shortcut(x) + residual)
+            residual = norm(conv(F.relu(residual, inplace=True) if i else residual))
+        return F.relu(self.shortcut(x) + residual, inplace=True)
 
 
 class ResNet(nn.Module):
@@ -85,9 +85,10 @@ def _stem(stem: Stem, in_channels: int, norm: Norm) -> nn.Sequential:
     """First layers: a quarter of the side for large images, the whole side for small ones."""
     if stem == "small":
         conv = nn.Conv2d(in_channels, 64, 3, padding=1, bias=False)
-        return nn.Sequential(conv, norm_layer(norm, 64, MOMENTUM), nn.ReLU())
+        return nn.Sequential(conv, norm_layer(norm, 64, MOMENTUM), nn.ReLU(inplace=True))
     conv = nn.Conv2d(in_channels, 64, 7, stride=2, padding=3, bias=False)
-    return nn.Sequential(conv, norm_layer(norm, 64, MOMENTUM), nn.ReLU(), nn.MaxPool2d(3, stride=2, padding=1))
+    after = nn.ReLU(inplace=True), nn.MaxPool2d(3, stride=2, padding=1)
+    return nn.Sequential(conv, norm_layer(norm, 64, MOMENTUM), *after)
 
 
 def _block(layout: ResNetLayout, inputs: int, inner: int, stride: int, norm: Norm) -> ResidualBlock:

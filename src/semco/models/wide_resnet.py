@@ -31,9 +31,11 @@ class PreActivationBlock(nn.Module):
         self.activate_shortcut = activate_shortcut
 
     def forward(self, x: Tensor) -> Tensor:
-        active = F.leaky_relu(self.norm1(x), SLOPE)
+        # In place, so that half as many maps are kept for the backward pass; but x itself is still needed below.
+        normed = self.norm1(x)
+        active = F.leaky_relu(normed, SLOPE, inplace=normed is not x)
         residual = self.conv1(active)
-        residual = self.conv2(F.leaky_relu(self.norm2(residual), SLOPE))
+        residual = self.conv2(F.leaky_relu(self.norm2(residual), SLOPE, inplace=True))
         shortcut = self.shortcut(active if self.activate_shortcut else x)
         return torch.add(shortcut, residual)
 
@@ -65,7 +67,7 @@ class WideResNet(nn.Module):
         init_convolutions(self)
 
     def forward(self, images: Tensor) -> Tensor:
-        maps = F.leaky_relu(self.norm(self.stages(self.stem(images))), SLOPE)  # (N, F, H/4, W/4)
+        maps = F.leaky_relu(self.norm(self.stages(self.stem(images))), SLOPE, inplace=True)  # (N, F, H/4, W/4)
         return maps.mean(dim=(2, 3))
 
 

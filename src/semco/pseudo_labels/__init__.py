@@ -4,6 +4,7 @@ from semco.pseudo_labels.alignment import DistributionAlignment
 from semco.pseudo_labels.one_hot import one_hot_pseudo_labels, soft_pseudo_labels
 from semco.pseudo_labels.scale import solve_scale
 from semco.pseudo_labels.semantic import (
+    ClassGroups,
     JointScoring,
     PaperScoring,
     ReferenceScoring,
@@ -11,7 +12,6 @@ from semco.pseudo_labels.semantic import (
     SemanticPseudoLabels,
     class_probabilities,
     cosine_similarities,
-    group_assignment,
     semantic_pseudo_labels,
 )
 from semco.pseudo_labels.sharpening import sharpen
@@ -24,6 +24,7 @@ from semco.pseudo_labels.thresholds import (
 )
 
 __all__ = [
+    "ClassGroups",
     "DistributionAlignment",
     "FixedThreshold",
     "FlexMatchThreshold",
@@ -37,7 +38,6 @@ __all__ = [
     "ThresholdPolicy",
     "class_probabilities",
     "cosine_similarities",
-    "group_assignment",
     "one_hot_pseudo_labels",
     "semantic_pseudo_labels",
     "sharpen",

@@ -1,7 +1,8 @@
 """Pseudo-labels of the semantic head: class scores, group scores, and the embedding to predict.
 
 Shapes: U unlabelled images, K classes, d embedding size, Q label groups.
-M (K, d) has L2-normalised rows; A (K, Q) is 1 where a class belongs to a group, else 0.
+M (K, d) has L2-normalised rows; the paper's A (K, Q), 1 where a class belongs to a group, is never written out, as
+`ClassGroups` does in U K steps what a product with A does in U K Q.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Protocol
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from semco.pseudo_labels.thresholds import ThresholdPolicy
 from semco.types import PseudoLabels
@@ -33,14 +34,35 @@ class Scores:
     groups: Tensor  # (U, Q), compared with the threshold
 
 
+class ClassGroups(nn.Module):
+    """Which class belongs to which group."""
+
+    of_class: Tensor  # (K,) int64, 0..Q-1
+    sizes: Tensor  # (Q,) int64
+
+    def __init__(self, of_class: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("of_class", of_class.clone(), persistent=False)
+        self.register_buffer("sizes", of_class.bincount(), persistent=False)
+
+    def sums(self, scores: Tensor) -> Tensor:
+        """Scores of classes (U, K) -> their sums within each group (U, Q): p A."""
+        empty = scores.new_zeros(len(scores), len(self.sizes))
+        return empty.scatter_add(1, self.of_class.expand_as(scores), scores)
+
+    def within(self, scores: Tensor, groups: Tensor) -> Tensor:
+        """Scores of classes (U, K), 0 outside one group (U,) each."""
+        return scores * (self.of_class == groups[:, None])
+
+
 class ScoringRule(Protocol):
     """The replaceable part of the semantic head's pseudo-labels; ``scale`` is that of its class scores."""
 
     @property
     def scale(self) -> float: ...
 
-    def scores(self, cosines: Tensor, one_hot: Tensor, assignment: Tensor) -> Scores:
-        """Cosines (U, K) between predictions and M, the one-hot head's probabilities (U, K), A (K, Q) -> `Scores`."""
+    def scores(self, cosines: Tensor, one_hot: Tensor, groups: ClassGroups) -> Scores:
+        """Cosines (U, K) between predictions and M, and the one-hot head's probabilities (U, K) -> `Scores`."""
         ...
 
     def labels(self, classes: Tensor, weights: Tensor) -> Tensor:
@@ -57,9 +79,9 @@ class PaperScoring:
 
     scale: float
 
-    def scores(self, cosines: Tensor, one_hot: Tensor, assignment: Tensor) -> Scores:  # noqa: ARG002
+    def scores(self, cosines: Tensor, one_hot: Tensor, groups: ClassGroups) -> Scores:  # noqa: ARG002
         classes = (self.scale * cosines).softmax(dim=-1)
-        return Scores(classes=classes, groups=classes @ assignment)
+        return Scores(classes=classes, groups=groups.sums(classes))
 
     def labels(self, classes: Tensor, weights: Tensor) -> Tensor:  # noqa: ARG002
         return classes.argmax(dim=-1)
@@ -76,9 +98,9 @@ class JointScoring:
 
     scale: float
 
-    def scores(self, cosines: Tensor, one_hot: Tensor, assignment: Tensor) -> Scores:
+    def scores(self, cosines: Tensor, one_hot: Tensor, groups: ClassGroups) -> Scores:
         classes = ((self.scale * cosines).softmax(dim=-1) + one_hot) / 2
-        return Scores(classes=classes, groups=classes @ assignment)
+        return Scores(classes=classes, groups=groups.sums(classes))
 
     def labels(self, classes: Tensor, weights: Tensor) -> Tensor:  # noqa: ARG002
         return weights.argmax(dim=-1)
@@ -91,9 +113,8 @@ class ReferenceScoring:
 
     scale: float = 1.0
 
-    def scores(self, cosines: Tensor, one_hot: Tensor, assignment: Tensor) -> Scores:  # noqa: ARG002
-        groups = (cosines @ assignment) / assignment.sum(dim=0)
-        return Scores(classes=cosines.softmax(dim=-1), groups=groups)
+    def scores(self, cosines: Tensor, one_hot: Tensor, groups: ClassGroups) -> Scores:  # noqa: ARG002
+        return Scores(classes=cosines.softmax(dim=-1), groups=groups.sums(cosines) / groups.sizes)
 
     def labels(self, classes: Tensor, weights: Tensor) -> Tensor:  # noqa: ARG002
         return weights.argmax(dim=-1)
@@ -105,7 +126,7 @@ def semantic_pseudo_labels(
     one_hot: Tensor,
     index: Tensor,
     matrix: Tensor,
-    assignment: Tensor,
+    class_groups: ClassGroups,
     rule: ScoringRule,
     policy: ThresholdPolicy,
 ) -> SemanticPseudoLabels:
@@ -115,9 +136,9 @@ def semantic_pseudo_labels(
 
     What this head chooses among is groups, so a policy judges, and keeps its statistics of, groups and their scores.
     """
-    scores = rule.scores(cosine_similarities(embedding, matrix), one_hot, assignment)
+    scores = rule.scores(cosine_similarities(embedding, matrix), one_hot, class_groups)
     confidence, groups = scores.groups.max(dim=-1)
-    weights = scores.classes * assignment.T[groups]  # (U, K), 0 outside the winning group
+    weights = class_groups.within(scores.classes, groups)  # (U, K)
     weights = weights / weights.sum(dim=-1, keepdim=True)
     labels = rule.labels(scores.classes, weights)
     policy.update(confidence, groups, scores.groups, index)
@@ -138,8 +159,3 @@ def cosine_similarities(embedding: Tensor, matrix: Tensor) -> Tensor:
 def class_probabilities(embedding: Tensor, matrix: Tensor, scale: float) -> Tensor:
     """p = softmax(s * cos(q, M)): (N, d) and (K, d) -> (N, K), for inference by the semantic head."""
     return (scale * cosine_similarities(embedding, matrix)).softmax(dim=-1)
-
-
-def group_assignment(groups: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Group of each class (K,) int64 -> A (K, Q)."""
-    return F.one_hot(groups, int(groups.max()) + 1).to(dtype)

@@ -25,6 +25,4 @@ def update_average(average: nn.Module, network: nn.Module, decay: float) -> None
     old: list[Tensor] = list(average.parameters())
     new: list[Tensor] = list(network.parameters())
     torch._foreach_lerp_(old, new, 1.0 - decay)
-    pairs = zip(average.buffers(), network.buffers(), strict=True)
-    for mine, theirs in pairs:
-        mine.copy_(theirs)
+    torch._foreach_copy_(list(average.buffers()), list(network.buffers()))

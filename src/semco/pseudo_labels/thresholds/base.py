@@ -20,6 +20,8 @@ class ThresholdPolicy(nn.Module, ABC):
 
     # Buffers with a row for each image of the unlabelled pool, see `semco.methods.base.Method`.
     per_image_buffers: ClassVar[tuple[str, ...]] = ()
+    # Whether `losses` has anything to say: where it has not, nobody makes scores of the strong views for it.
+    has_losses: ClassVar[bool] = False
 
     def update(self, confidence: Tensor, choices: Tensor, scores: Tensor, index: Tensor) -> None:
         """Learn from this step; ``index`` (U,) are places in the unlabelled pool. Nothing, by default."""

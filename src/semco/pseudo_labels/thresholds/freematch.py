@@ -22,6 +22,7 @@ class FreeMatchThreshold(ThresholdPolicy):
     confidence: Tensor  # (), tau_t of Eq. 5
     expected: Tensor  # (C,), p~_t of Eq. 6
     frequency: Tensor  # (C,), h~_t of Eq. 10
+    has_losses = True
 
     def __init__(self, decay: float, sizes: Tensor) -> None:
         super().__init__()
