@@ -59,7 +59,7 @@ def test_groups_are_what_the_semantic_policy_counts(bench: Make) -> None:
     b = bench("semco", thresholds="flexmatch")
     assert b.method.semantic_policy.sizes.tolist() == [2, 1, 1, 1, 1, 1]
     assert b.method.one_hot_policy.sizes.tolist() == [1] * 7
-    assert b.method.semantic_policy.threshold == 0.7
+    assert b.method.semantic_policy.threshold == 0.9
     assert b.method.one_hot_policy.threshold == 0.95
 
 

@@ -13,7 +13,7 @@ from semco.config import Config
 from semco.errors import UserError
 from semco.methods import build_method
 from semco.methods.semco import SemCo, SemCoConfig
-from semco.pseudo_labels import PaperScoring, ReferenceScoring, solve_scale
+from semco.pseudo_labels import JointScoring, PaperScoring, ReferenceScoring, solve_scale
 from semco.types import Batch, Outputs, Progress, StepResult, Task, Views
 
 Make = Callable[..., "object"]
@@ -73,6 +73,7 @@ def argmax(values: list[float]) -> int:
 
 def slow(example: Batch, config: SemCoConfig, scale: float | None) -> dict[str, float]:
     """Equations 3 to 9, one sample at a time, in plain Python; no scale means the authors' scoring."""
+    joint = config.scoring == "joint"
     M, groups = task().embeddings.tolist(), task().groups.tolist()
     names = ["sup_sc", "sup_oh", "u_sc", "u_oh", "co_sc", "co_oh", "eta_sc", "eta_oh", "both"]
     sums = dict.fromkeys(names, 0.0)
@@ -82,6 +83,9 @@ def slow(example: Batch, config: SemCoConfig, scale: float | None) -> dict[str, 
     for weak, strong in zip(example.unlabelled.weak[0].tolist(), example.unlabelled.strong[0].tolist(), strict=True):
         cosines = [cosine(row, weak[K:]) for row in M]
         p = softmax([(scale or 1.0) * c for c in cosines])
+        one_hot = softmax(weak[:K])
+        if joint:
+            p = [(a + b) / 2 for a, b in zip(p, one_hot, strict=True)]
         members = [[k for k in range(K) if groups[k] == g] for g in range(3)]
         if scale is None:
             g = [sum(cosines[k] for k in ks) / len(ks) for ks in members]
@@ -91,8 +95,7 @@ def slow(example: Batch, config: SemCoConfig, scale: float | None) -> dict[str, 
         eta_sc = float(max(g) >= config.tau_e)  # Eq. 4
         mass = sum(p[k] for k in inside)
         target = [sum(p[k] / mass * M[k][i] for k in inside) for i in range(D)]
-        label_sc = argmax(p) if scale is not None else max(inside, key=p.__getitem__)
-        one_hot = softmax(weak[:K])
+        label_sc = argmax(p) if scale is not None and not joint else max(inside, key=p.__getitem__)
         label_oh, eta_oh = argmax(one_hot), float(max(one_hot) >= config.tau_o)
         clash = eta_sc * eta_oh * (label_sc != label_oh)
         keep = 0.0 if clash and config.on_disagreement == "discard" else 1.0
@@ -108,20 +111,25 @@ def slow(example: Batch, config: SemCoConfig, scale: float | None) -> dict[str, 
 
 
 CASES = [
-    {"scale": 4.0},
-    {"scale": "auto"},
-    {"scale": 4.0, "on_disagreement": "discard"},
-    {"scale": 4.0, "lambda_u": 0.5, "lambda_co": 0.25, "semantic_weight": 2.0, "tau_e": 0.8, "tau_o": 0.9},
+    {"tau_e": 0.6},
+    {"tau_e": 0.6, "tau_o": 0.8},
+    {"tau_e": 0.6, "on_disagreement": "discard"},
+    {"scoring": "paper", "scale": 4.0},
+    {"scoring": "paper", "scale": "auto"},
+    {"scoring": "paper", "scale": 4.0, "on_disagreement": "discard"},
+    {"scoring": "paper", "scale": 4.0, "lambda_u": 0.5, "lambda_co": 0.25, "tau_e": 0.8, "tau_o": 0.9},
+    {"scoring": "paper", "scale": 4.0, "semantic_weight": 2.0},
     {"scoring": "reference", "tau_e": 0.5},
     {"scoring": "reference", "tau_e": 0.5, "on_disagreement": "discard"},
-    {"scale": 4.0, "lambda_co": 0.0},
+    {"scoring": "paper", "scale": 4.0, "lambda_co": 0.0},
 ]
 
 
 @pytest.mark.parametrize("fields", CASES, ids=str)
 def test_losses_against_the_slow_loop(fields: dict[str, object]) -> None:
     config = SemCoConfig(**fields)  # type: ignore[arg-type]
-    scale = solve_scale(task().embeddings, task().groups, 0.9, "abcde") if config.scale == "auto" else config.scale
+    solved = solve_scale(task().embeddings, task().groups, config.perfect_score, "abcde")
+    scale = solved if config.scale == "auto" else config.scale
     example = batch()
     s = slow(example, config, None if config.scoring == "reference" else scale)
     result = run(example, **fields)
@@ -149,7 +157,7 @@ def test_losses_against_the_slow_loop(fields: dict[str, object]) -> None:
 def test_total_by_hand() -> None:
     """Two classes, one labelled and one unlabelled image; every number below is worked out on paper."""
     two = Task(("a", "b"), torch.eye(2), torch.arange(2), torch.ones(2).long(), 1)
-    method = SemCo(SemCoConfig(scale=math.log(9.0)), two)
+    method = SemCo(SemCoConfig(scoring="paper", scale=math.log(9.0)), two)
 
     class Two(Said):
         def __call__(self, *, no_grad: Mapping[str, Tensor] | None = None, **views: Tensor) -> dict[str, Outputs]:
@@ -213,8 +221,9 @@ def test_nothing_retained_is_supervised_training() -> None:
 
 def test_auto_scale_is_solved_on_the_task() -> None:
     rule = SemCo(SemCoConfig(perfect_score=0.8), task()).rule
-    assert isinstance(rule, PaperScoring)
+    assert isinstance(rule, JointScoring)
     assert rule.scale == pytest.approx(solve_scale(task().embeddings, task().groups, 0.8, "abcde"))
+    assert isinstance(SemCo(SemCoConfig(scoring="paper"), task()).rule, PaperScoring)
     assert isinstance(SemCo(SemCoConfig(scoring="reference"), task()).rule, ReferenceScoring)
 
 
@@ -223,7 +232,7 @@ def test_auto_scale_is_solved_on_the_task() -> None:
     [
         ("scale", -1, r"config method\.scale = -1: input should be greater than 0\."),
         ("tau_e", 1.5, r"config method\.tau_e = 1\.5: input should be less than or equal to 1\."),
-        ("scoring", "papre", r"config method\.scoring = 'papre': input should be 'paper', 'reference' or 'joint'\."),
+        ("scoring", "papre", r"config method\.scoring = 'papre': input should be 'joint', 'paper' or 'reference'\."),
         ("perfect_score", 1, r"config method\.perfect_score = 1: input should be less than 1\."),
     ],
 )
@@ -233,7 +242,10 @@ def test_bad_fields(field: str, value: object, sentence: str) -> None:
 
 
 def test_defaults_are_the_papers() -> None:
-    config = SemCoConfig()
+    config = SemCoConfig(scoring="paper")
     assert (config.lambda_u, config.lambda_co, config.tau_e, config.tau_o) == (1.0, 1.0, 0.7, 0.95)
+    assert config.perfect_score == 0.9
+    assert SemCoConfig(scoring="paper", tau_e=0.6).tau_e == 0.6
+    assert (SemCoConfig().scoring, SemCoConfig().tau_e, SemCoConfig().perfect_score) == ("joint", 0.9, 0.97)
     assert config.semantic_weight == 3.0
     assert config.on_disagreement == "both"

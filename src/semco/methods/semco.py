@@ -7,7 +7,7 @@ Shapes: B labelled images, U unlabelled images, K classes, d embedding size, Q l
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from pydantic import Field, PositiveFloat, model_validator
@@ -27,17 +27,25 @@ class SemCoConfig(ThresholdConfig):
     lambda_u: float = Field(default=1.0, ge=0)
     lambda_co: float = Field(default=1.0, ge=0)
     # Confidence from which to trust a group of the semantic head, and a class of the one-hot head.
-    tau_e: Unit = 0.7
+    tau_e: Unit = 0.9
     tau_o: Unit = 0.95
     # Factor of every cosine term, as cosine losses are smaller than cross-entropies.
     semantic_weight: float = Field(default=3.0, ge=0)
-    # How cosines become scores: as the paper says, as the authors' released code does, or heard with the other head.
-    scoring: Literal["paper", "reference", "joint"] = "paper"
-    # Scale of the cosines in the paper's scoring; "auto": perfect predictions get perfect_score on average.
+    # How cosines become scores: heard with the other head (ours), as the paper says, as the authors' code does.
+    scoring: Literal["joint", "paper", "reference"] = "joint"
+    # Scale of the cosines; "auto": perfect predictions get perfect_score on average.
     scale: PositiveFloat | Literal["auto"] = "auto"
-    perfect_score: float = Field(default=0.9, gt=0, lt=1)
+    perfect_score: float = Field(default=0.97, gt=0, lt=1)
     # Both heads confident of different classes: both labels count in the co-training loss, or neither.
     on_disagreement: Literal["both", "discard"] = "both"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _rules_own_confidence(cls, values: Any) -> Any:
+        """The paper's and the authors' rules come with the paper's threshold, unless another is given."""
+        if isinstance(values, dict) and values.get("scoring") in ("paper", "reference"):
+            return {"tau_e": 0.7, "perfect_score": 0.9, **values}
+        return values
 
     @model_validator(mode="after")
     def _scores_that_sum_to_one(self) -> SemCoConfig:
