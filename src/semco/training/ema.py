@@ -25,4 +25,5 @@ def update_average(average: nn.Module, network: nn.Module, decay: float) -> None
     old: list[Tensor] = list(average.parameters())
     new: list[Tensor] = list(network.parameters())
     torch._foreach_lerp_(old, new, 1.0 - decay)
-    torch._foreach_copy_(list(average.buffers()), list(network.buffers()))
+    if statistics := list(network.buffers()):  # a network without normalisation has none
+        torch._foreach_copy_(list(average.buffers()), statistics)
