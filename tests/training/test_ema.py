@@ -32,10 +32,10 @@ def test_a_network_without_buffers() -> None:
     network = nn.Linear(1, 1, bias=False)
     average = averaged_copy(network)
     with torch.no_grad():
-        average.weight.fill_(2.0)  # type: ignore[operator, union-attr]
+        average.weight.fill_(2.0)
         network.weight.fill_(4.0)
     update_average(average, network, 0.75)
-    assert average.weight.item() == pytest.approx(2.5)  # type: ignore[operator, union-attr]
+    assert average.weight.item() == pytest.approx(2.5)
 
 
 def test_the_copy_is_frozen_and_evaluates() -> None:

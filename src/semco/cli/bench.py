@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -27,3 +29,69 @@ def augment(
     for kind, ratio in result["ratio"].items():
         table.add_row(kind, str(result["ours_us"][kind]), str(result["pillow_us"][kind]), str(ratio))
     Console().print(table)
+
+
+@app.command()
+def step(
+    quick: bool = typer.Option(False, help="A trial of the measurement on next to nothing, in a minute."),
+    threads: int = typer.Option(2, min=1, help="Threads of each process."),
+    repeats: int = typer.Option(4, min=1, help="Steps of each way, of which the best counts."),
+    compiled: bool = typer.Option(True, help="Measure torch.compile too, which takes a minute or more."),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+) -> None:
+    """A step of SemCo, against the authors' way of doing it: time, memory, and what it is spent on."""
+    from semco.bench.step import step as measure
+
+    result = measure(threads=threads, repeats=repeats, quick=quick, compiled=compiled)
+    if as_json:
+        typer.echo(json.dumps(result))
+        return
+    for table in _step_tables(result):
+        Console().print(table)
+
+
+def _step_tables(result: dict[str, Any]) -> list[Table]:
+    ways = Table("way", "step, s on the cores", "times faster", "memory, MB", "of the authors'", box=None)
+    for name, way in result["ways"].items():
+        numbers = (way["cpu_s"], way["times_faster"], way["memory_mb"], way["memory_ratio"])
+        ways.add_row(name, *map(str, numbers))
+    cost = result["ways"].get("compiled", {})
+    if cost:
+        ways.caption = f"compiling: {cost['compile_cpu_s']} s on the cores, back after {cost['pays_after_steps']} steps"
+    methods = Table("classes", "FixMatch, s", "SemCo, s", "above, %", box=None)
+    for classes, row in result["semantics"].items():
+        methods.add_row(classes, *map(str, row.values()))
+    profile = Table("part", "ms on the cores", "%", box=None)
+    for part, milliseconds in result["profile"]["parts_ms"].items():
+        profile.add_row(part, str(milliseconds), str(result["profile"]["parts_percent"][part]))
+    profile.caption = f"all but the network: {result['profile']['around_percent']} %"
+    return [ways, methods, profile]
+
+
+@app.command()
+def scale(
+    quick: bool = typer.Option(False, help="A trial of the measurement on next to nothing."),
+    threads: int = typer.Option(2, min=1, help="Threads of each process."),
+    repeats: int = typer.Option(5, min=1, help="Steps of each size, of which the best counts."),
+    out: Path = typer.Option(None, help="Draw a figure into this file (png, svg, pdf)."),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+) -> None:
+    """Time and memory of a step over batch size, image size, classes, images in the pool and processes."""
+    from semco.bench.scale import draw, worse_than_linear
+    from semco.bench.scale import scale as measure
+
+    result = measure(threads=threads, repeats=repeats, quick=quick)
+    if out is not None:
+        draw(result, out)
+    if as_json:
+        typer.echo(json.dumps(result))
+        return
+    table = Table("", "size", "step, ms on the cores", "grows by power", "memory, MB", "grows by power", box=None)
+    for axis in result["axes"].values():
+        for row in axis["rows"]:
+            powers = ["" if row[f"{what}_power"] is None else str(row[f"{what}_power"]) for what in ("time", "memory")]
+            milliseconds = f"{1000 * row['cpu_s']:.1f}"
+            table.add_row(axis["title"], f"{row['size']:,}", milliseconds, powers[0], str(row["memory_mb"]), powers[1])
+    Console().print(table)
+    for sentence in worse_than_linear(result):
+        Console().print(sentence)

@@ -126,7 +126,7 @@ class Trainer:
         network = self.network
         if compile_pays(training):
             self.observer.on_message("compiling the network: the first steps take about a minute longer")
-            network = torch.compile(network)  # type: ignore[assignment]
+            network = torch.compile(network, dynamic=False)  # type: ignore[assignment]
         forward = NetworkForward(network, self.average, training.target_views, precision)
         step = Step(self.network, self.method, forward)
         return nn.parallel.DistributedDataParallel(step) if self._processes.several else step
