@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from semco.pseudo_labels.propagation import affinity_graph, certain_labels, diffuse
 from semco.types import Outputs, Progress
 
 Make = Callable[..., "object"]
@@ -50,6 +51,18 @@ def test_refresh_labels_the_pool(bench: Make) -> None:
     # 14 labelled and 40 unlabelled: the first five classes have 8 images, the others 7.
     expected = 54 / (7 * torch.tensor([8.0] * 5 + [7.0] * 2))
     torch.testing.assert_close(method.balance, expected)
+
+
+def test_certainty_is_relative_to_the_most_certain(bench: Make) -> None:
+    """With neighbours beyond the clusters nothing is certain as such, but something is the most certain."""
+    method = bench("label_propagation", neighbours=30, gamma=0.1).method
+    pool = blobs()
+    method.refresh(pool, at(50))
+    features = torch.cat([pool.labelled().features, pool.unlabelled().features])
+    seeds = F.pad(F.one_hot(pool.labels, 7).float(), (0, 0, 0, 40))
+    _, weights = certain_labels(diffuse(affinity_graph(features, 30, 0.1), seeds, 0.99, 20)[14:])
+    assert float(weights.max()) < 0.9
+    torch.testing.assert_close(method.certainty, weights / weights.max())
 
 
 def test_before_the_warm_up_is_over_it_is_supervised(bench: Make, batch: Make) -> None:

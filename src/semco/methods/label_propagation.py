@@ -59,7 +59,8 @@ class LabelPropagation(Method[LabelPropagationConfig]):
         spread = diffuse(graph, seeds, self.config.alpha, self.config.iterations)
         propagated, certainty = certain_labels(spread[len(labelled) :])
         self.propagated.copy_(propagated)
-        self.certainty.copy_(certainty)
+        # NOTE: relative to the most certain, as in the authors' code: far-spread labels are never certain as such.
+        self.certainty.copy_(certainty / certainty.max().clamp(min=torch.finfo(certainty.dtype).tiny))
         self.balance.copy_(class_weights(torch.cat([labels, propagated]), len(self.balance)))
 
     def compute(self, batch: Batch, forward: Forward, progress: Progress) -> StepResult:
