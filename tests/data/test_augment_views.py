@@ -80,6 +80,23 @@ def test_views_depend_on_the_generator_alone() -> None:
     assert not torch.equal(first.strong[0], augment.views(images, 1, 1, seeded(2)).strong[0])
 
 
+def test_views_made_in_blocks_are_those_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    images, augment = noise(50, size=(12, 10)), Augment(AugmentConfig(), MEAN, STD)
+    at_once = augment.views(images, 2, 2, seeded(1))
+    monkeypatch.setattr("semco.data.views.BLOCK", 7 * 12 * 10)
+    in_blocks = augment.views(images, 2, 2, seeded(1))
+    for one, other in zip((*at_once.weak, *at_once.strong), (*in_blocks.weak, *in_blocks.strong), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_images_may_lie_in_memory_in_any_way() -> None:
+    images, augment = noise(20), Augment(AugmentConfig(), MEAN, STD)
+    expected = augment.views(images, 1, 1, seeded(1))
+    views = augment.views(images.contiguous(memory_format=torch.channels_last), 1, 1, seeded(1))
+    assert torch.equal(views.weak[0], expected.weak[0])
+    assert torch.equal(views.strong[0], expected.strong[0])
+
+
 def test_the_generator_goes_on_and_views_of_one_image_differ() -> None:
     augment, generator = Augment(AugmentConfig(), MEAN, STD), seeded()
     views = augment.views(noise(20), 2, 2, generator)
@@ -184,7 +201,7 @@ def test_two_rotations_compose_to_the_pixels_of_rotating_twice() -> None:
     moves = dict.fromkeys(("shear_x", "shear_y", "translate_x", "translate_y"), zero)
     turn = geometry.fixed_point(geometry.affine({"rotate": zero + 20.0, **moves}, (32, 32)))
     back = geometry.fixed_point(geometry.affine({"rotate": zero - 20.0, **moves}, (32, 32)))
-    there = geometry.resample(geometry.resample(where, turn, fill=0), back, fill=0)
+    there = geometry.resample(geometry.resample(where[None], turn, fill=0), back, fill=0)[0]
     inner = slice(8, 24)
     moved = (there - where)[0, inner, inner]
     step = torch.tensor([row * 32 + column for row in (-1, 0, 1) for column in (-1, 0, 1)])

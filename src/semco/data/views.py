@@ -2,7 +2,7 @@
 
 Weak: pad by reflection, crop, flip. Strong: the same, then RandAugment, then Cutout (FixMatch, Sohn et al. 2020).
 
-Shapes: N images, C channels (1 or 3), H height, W width, M views, P = H W, T codes.
+Shapes: N images, C channels (1 or 3), H height, W width, M views, n chosen views, P = H W.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ import torch
 from torch import Generator, Tensor
 
 from semco.config import AugmentConfig
-from semco.data.augment.canvas import Canvas, Source, identity_table, new_source, render
+from semco.data.augment.canvas import GREY, Canvas, chunks, crop, identity_table, new_canvas, render
 from semco.data.augment.draws import StrongDraws, WeakDraws, draw_strong, draw_weak
 from semco.data.augment.geometry import crop_flip
-from semco.data.augment.randaugment import apply_operations, cut_out, repainted
+from semco.data.augment.randaugment import apply_operations, cut_out, first_order
 from semco.errors import UserError
 from semco.types import Views
+
+BLOCK = 1 << 20  # pixels of the views made together: enough for each operation to have several
 
 
 class Augment:
@@ -29,8 +31,6 @@ class Augment:
         """``mean`` and ``std`` (C,) are of values in [0, 1]; ``dtype`` is that of the views."""
         self.config, self.dtype = config, dtype
         self.mean, self.std = mean.float(), std.float()
-        # One code for each place in the sequence of operations, and the last for Cutout.
-        self.spare = config.operations + 1
 
     def weak(self, images: Tensor, generator: Generator) -> Tensor:
         return self.views(images, 1, 0, generator).weak[0]
@@ -50,43 +50,49 @@ class Augment:
         n, size = len(images), (images.shape[2], images.shape[3])
         crops = draw_weak(self.config, (weak + strong) * n, size, generator)
         draws = draw_strong(self.config, strong * n, size, generator)
-        source = new_source(images, self.spare, repainted(draws))
-        where = self._crops(n, size, crops, images.device)
+        images = images.contiguous()
         return Views(
-            weak=self._weak(source, where[: weak * n]).split(n) if weak else (),
-            strong=self._strong(source, where[weak * n :], draws).split(n) if strong else (),
+            weak=self._weak(images, crops[: weak * n]).split(n) if weak else (),
+            strong=self._strong(images, crops[weak * n :], draws).split(n) if strong else (),
         )
 
-    def _crops(self, n: int, size: tuple[int, int], draws: WeakDraws, device: torch.device) -> Tensor:
-        """Maps (M, H, W) of weak views, all images in turn, again and again."""
-        image = torch.arange(len(draws.flip)) % n
-        image, top, left, flip = (part.to(device) for part in (image, draws.top, draws.left, draws.flip))
-        return crop_flip(image, top, left, flip, size, first=self.spare)
-
-    def _weak(self, source: Source, where: Tensor) -> Tensor:
-        views = self._empty(where)
-        render(source.pixels, where, self._normalised(self._tables(1, where.device)), out=views)
+    def _weak(self, images: Tensor, crops: WeakDraws) -> Tensor:
+        """Weak views of all images in turn, again and again."""
+        views, image, size = self._room(images, len(crops.flip))
+        table = self._normalised(identity_table(images.device).expand(1, images.shape[1], 256))
+        start = torch.zeros(len(image), 1)  # all look in the same table
+        for part in chunks(len(image), size[0] * size[1], BLOCK):
+            planes = crop(images, image[part], *crop_flip(crops[part], size))
+            render(planes, table, (start[part], start[part]), out=views[part])
         return views.permute(0, 3, 1, 2)
 
-    def _strong(self, source: Source, where: Tensor, draws: StrongDraws) -> Tensor:
-        views, in_order = self._empty(where), torch.arange(len(where))
-        canvas = Canvas(source, where, self._tables(len(where), where.device), in_order)
+    def _strong(self, images: Tensor, crops: WeakDraws, draws: StrongDraws) -> Tensor:
+        """Strong views of all images in turn, again and again."""
+        views, image, size = self._room(images, len(crops.flip))
+        for part in chunks(len(image), size[0] * size[1], BLOCK):
+            order = first_order(draws[part])
+            planes = crop(images, image[part][order], *crop_flip(crops[part][order], size))
+            self._paint(new_canvas(planes, order, size), draws[part], out=views[part])
+        return views.permute(0, 3, 1, 2)
+
+    def _paint(self, canvas: Canvas, draws: StrongDraws, out: Tensor) -> None:
+        """RandAugment and Cutout of what is on the canvas, into (M, H, W, C)."""
         apply_operations(canvas, draws)
-        canvas.arrange(in_order)
-        cut_out(canvas, draws, self.config.cutout)
-        render(source.pixels, canvas.where, self._normalised(canvas.table), out=views)
-        return views.permute(0, 3, 1, 2)
+        canvas.arrange(torch.arange(len(out)))
+        # A cut pixel, whose row and column are both inside, finds nothing but grey in its table, which is the first.
+        table = torch.cat([torch.full_like(canvas.table[:1], GREY), canvas.table])
+        own = torch.arange(1, len(table))[:, None] * table[0].numel()
+        row, column = (outside * own for outside in cut_out(draws, self.config.cutout, canvas.size))
+        render(canvas.planes, self._normalised(table), (row, column), out)
 
-    def _empty(self, where: Tensor) -> Tensor:
-        """Room for the views of a map: (M, H, W, C)."""
-        return torch.empty((*where.shape, len(self.mean)), dtype=self.dtype, device=where.device)
-
-    def _tables(self, views: int, device: torch.device) -> Tensor:
-        """Tables (M, C, T) uint8 that change nothing."""
-        return identity_table(256 + self.spare, device).repeat(views, len(self.mean), 1)
+    def _room(self, images: Tensor, views: int) -> tuple[Tensor, Tensor, tuple[int, int]]:
+        """Room for views (M, H, W, C), the image (M,) that each is of, and the size of all."""
+        n, channels, height, width = images.shape
+        room = torch.empty((views, height, width, channels), dtype=self.dtype, device=images.device)
+        return room, torch.arange(views) % n, (height, width)
 
     def _normalised(self, values: Tensor) -> Tensor:
-        """Values (n, C, T) uint8 as floats of the views' type."""
+        """Values (n, C, ...) uint8 as floats of the views' type."""
         mean, std = (each.to(values.device)[:, None] for each in (self.mean, self.std))
         return values.float().sub_(mean * 255).div_(std * 255).to(self.dtype)
 

@@ -1,1 +1,1 @@
-"""Weak and strong augmentation of whole batches as tensor code: maps, tables, and the canvas that holds them."""
+"""Weak and strong augmentation of whole batches as tensor code: pixels, tables, and the canvas that holds them."""

@@ -23,6 +23,9 @@ class WeakDraws:
     left: Tensor  # (M,) int64
     flip: Tensor  # (M,) bool
 
+    def __getitem__(self, views: slice | Tensor) -> WeakDraws:
+        return WeakDraws(self.top[views], self.left[views], self.flip[views])
+
 
 @dataclass(frozen=True)
 class StrongDraws:
@@ -30,6 +33,9 @@ class StrongDraws:
     magnitude: Tensor  # (k, M) float64: in the range of the operation
     cut_y: Tensor  # (M,) int64: centre of the Cutout square
     cut_x: Tensor  # (M,) int64
+
+    def __getitem__(self, views: slice) -> StrongDraws:
+        return StrongDraws(self.operation[:, views], self.magnitude[:, views], self.cut_y[views], self.cut_x[views])
 
 
 def draw_weak(config: AugmentConfig, views: int, size: tuple[int, int], generator: Generator) -> WeakDraws:

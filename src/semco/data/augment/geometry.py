@@ -1,10 +1,9 @@
-"""Geometric operations as index maps: where each pixel of a view comes from.
+"""Geometric operations: where each pixel of a view comes from, and moving it.
 
-A map is a (n, H, W) int32 tensor of positions in a flat list of pixels. Maps are composed, never images, so however
-many geometric operations a view goes through, its pixels are resampled once. Composition is of whole-pixel maps, in
-order, which gives what resampling the image after each operation would give, to the pixel.
+Positions are whole pixels, so moving pixels by one operation after another loses nothing but what leaves the image, and
+gives Pillow's nearest-neighbour results to the pixel.
 
-Shapes: n views, H height, W width.
+Shapes: C channels, n views, H height, W width.
 """
 
 from __future__ import annotations
@@ -15,22 +14,22 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from semco.data.augment.canvas import channels_of
+from semco.data.augment.draws import WeakDraws
+
 FIXED = 16  # binary digits after the point in Pillow's nearest-neighbour affine transform
 Size = tuple[int, int]
 
 
-def crop_flip(image: Tensor, top: Tensor, left: Tensor, flip: Tensor, size: Size, first: int = 0) -> Tensor:
-    """The map of crop and flip for views of ``image`` (n,), an index into images of ``size`` stored from ``first`` on.
+def crop_flip(draws: WeakDraws, size: Size) -> tuple[Tensor, Tensor]:
+    """The row (M, H) and column (M, W) of its image that each row and column of a cropped and flipped view shows.
 
-    ``top`` and ``left`` (n,) say how far the crop starts from the image's own corner, negative in the padding, which
-    mirrors the image without repeating its edge. ``flip`` (n,) is boolean.
+    The padding mirrors the image without repeating its edge.
     """
     height, width = size
-    x = torch.arange(width, device=image.device)
-    column = mirror(torch.where(flip[:, None], width - 1 - x, x).add_(left[:, None]), width)
-    row = mirror(torch.arange(height, device=image.device) + top[:, None], height)
-    start = row.add_((image * height)[:, None]).mul_(width).add_(first)
-    return start.int()[:, :, None] + column.int()[:, None, :]
+    x, y = torch.arange(width), torch.arange(height)
+    flipped = x + draws.flip[:, None] * (width - 1 - 2 * x)
+    return mirror(y + draws.top[:, None], height), mirror(flipped + draws.left[:, None], width)
 
 
 def mirror(position: Tensor, side: int) -> Tensor:
@@ -59,20 +58,24 @@ def fixed_point(matrix: Tensor) -> Tensor:
     return (centred * (1 << FIXED) + 0.5).floor().int()
 
 
-def resample(where: Tensor, matrix: Tensor, fill: int) -> Tensor:
-    """The map ``where`` (n, H, W) seen through the fixed-point affine ``matrix`` (n, 6); ``fill`` is what lies outside.
+def resample(pixels: Tensor, matrix: Tensor, fill: int) -> Tensor:
+    """``pixels`` (C, n, H, W) seen through the fixed-point affine ``matrix`` (n, 6); ``fill`` is what lies outside.
 
     Output pixel (x, y) reads input pixel (a x + b y + c, d x + e y + f) in the arithmetic of Pillow, so that the chosen
     pixel is the same one.
     """
-    n, height, width = where.shape
-    # One pixel of `fill` around the map makes the bounds check a clamp.
-    framed = F.pad(where, (1, 1, 1, 1), value=fill)
-    start = torch.arange(0, framed.numel(), framed.stride(0), dtype=torch.int32, device=where.device)
+    channels, n, height, width = pixels.shape
+    # One pixel of `fill` around the image makes the bounds check a clamp.
+    framed = F.pad(pixels, (1, 1, 1, 1), value=fill)
+    start = torch.arange(0, n * framed.stride(1), framed.stride(1), dtype=torch.int32, device=pixels.device)
     column, row = _framed_coordinates(matrix, (height, width))
     column.clamp_(0, width + 1).add_(start.view(n, 1, 1))
-    position = row.clamp_(0, height + 1).mul_(width + 2).add_(column)
-    return framed.view(-1).index_select(0, position.view(-1)).view(n, height, width)
+    column.add_(row.clamp_(0, height + 1), alpha=width + 2)
+    moved = torch.empty_like(pixels)
+    sources = channels_of(framed, channels, framed.stride(0))
+    for source, values in zip(sources, moved.view(channels, -1), strict=True):
+        torch.index_select(source, 0, column.view(-1), out=values)
+    return moved
 
 
 def _framed_coordinates(matrix: Tensor, size: Size) -> tuple[Tensor, Tensor]:

@@ -1,9 +1,11 @@
 """Operations that change each channel value by itself; they act on a view's table of values, not on its pixels.
 
-Every function takes ``values`` (n, C, T) uint8, the table to change, and gives the changed table. Results are those of
-Pillow to the grey level: the same 32-bit (blend) or 64-bit (autocontrast) float arithmetic, then truncation.
+Every function takes ``values`` (n, C, 256) uint8, the table to change, and gives the changed table, in whole numbers.
+Those that are given pixels are given the table that changes nothing, since the pixels have gone through theirs. Results
+are those of Pillow to the grey level: the same 32-bit (blend) or 64-bit (autocontrast) float arithmetic, then
+truncation.
 
-Shapes: C channels, n views, T table entries, P pixels of a view.
+Shapes: C channels, n views, P pixels of a view.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from torch import Tensor
 
 def brightness(values: Tensor, factor: Tensor) -> Tensor:
     """Blend with black; ``factor`` (n, 1, 1), 1 is the original."""
-    return (values * factor.float()).to(torch.uint8)
+    return (values * factor.float()).short()
 
 
 def posterize(values: Tensor, bits: Tensor) -> Tensor:
@@ -25,50 +27,54 @@ def posterize(values: Tensor, bits: Tensor) -> Tensor:
 
 def solarize(values: Tensor, threshold: Tensor) -> Tensor:
     """Invert values from 256 * ``threshold`` (n, 1, 1) upwards."""
-    return torch.where(values < threshold * 256, values, ~values)
+    # The next whole number separates the same values, and compares faster as a float.
+    return values ^ (values >= (threshold * 256).ceil().float()).byte().neg_()
 
 
 def autocontrast(values: Tensor, _: Tensor, pixels: Tensor) -> Tensor:
-    """Stretch each channel so that the darkest and lightest of ``pixels`` (n, C, P) become 0 and 255."""
-    low, high = (end.double() for end in torch.aminmax(pixels, dim=-1, keepdim=True))
+    """Stretch each channel so that the darkest and lightest of ``pixels`` (C, n, P) become 0 and 255."""
+    low, high = (end.T.unsqueeze(-1).double() for end in (pixels.amin(dim=-1), pixels.amax(dim=-1)))
     scale = torch.full_like(low, 255) / (high - low)  # `255 / tensor` would round twice, as 255 * reciprocal
     stretched = (values * scale).sub_(low * scale).clamp_(0, 255)
     return torch.where(high > low, stretched.to(torch.uint8), values)
 
 
 def contrast(values: Tensor, factor: Tensor, pixels: Tensor) -> Tensor:
-    """Blend with the mean grey of ``pixels`` (n, C, P); ``factor`` (n, 1, 1), 1 is the original."""
-    mean = grey(pixels.float()).mean(dim=-1, keepdim=True, dtype=torch.float64).add_(0.5).floor_()
-    return blend(mean.float(), values, factor).to(torch.uint8)
+    """Blend with the mean grey of ``pixels`` (C, n, P); ``factor`` (n, 1, 1), 1 is the original."""
+    mean = grey(pixels.float())[0].mean(dim=-1, dtype=torch.float64).add_(0.5).floor_()
+    return blend(mean.float().view(-1, 1, 1), values, factor).short()
 
 
 def equalize(values: Tensor, _: Tensor, pixels: Tensor) -> Tensor:
-    """Map each channel so that the values of ``pixels`` (n, C, P) spread evenly, as ``ImageOps.equalize``."""
-    count = histogram(pixels).double()  # (n, C, 256); whole numbers, which floats divide much faster than integers
+    """Map each channel so that the values of ``pixels`` (C, n, P) spread evenly, as ``ImageOps.equalize``."""
+    # (n, C, 256). Floats divide much faster than integers; of whole numbers below 2^24 they give the same quotient.
+    count = histogram(pixels).float()
     below = count.cumsum(dim=-1).sub_(count)
-    last = below.gather(-1, pixels.amax(dim=-1, keepdim=True).long())  # all but the pixels of the lightest value
+    lightest = pixels.amax(dim=-1).T.unsqueeze(-1)
+    last = below.gather(-1, lightest.long())  # all but the pixels of the lightest value
     step = torch.div(last, 255).floor_()
     spread = below.add_((step / 2).floor_()).div_(step.clamp(min=1)).clamp_(max=255)
-    return torch.where(step > 0, spread.to(torch.uint8).gather(-1, values.long()), values)
+    return torch.where(step > 0, spread.to(torch.uint8), values)
 
 
 def histogram(pixels: Tensor) -> Tensor:
-    """How often each of 256 values occurs: (n, C, P) uint8 -> (n, C, 256) int64."""
-    n, channels, _ = pixels.shape
-    first = torch.arange(0, n * channels * 256, 256, dtype=torch.int32, device=pixels.device)
-    bins = first.view(n, channels, 1) + pixels
-    return torch.bincount(bins.view(-1), minlength=n * channels * 256).view(n, channels, 256)
+    """How often each of 256 values occurs: (C, n, P) uint8 -> (n, C, 256) int64."""
+    channels, n, _ = pixels.shape
+    first = torch.arange(0, channels * n * 256, 256, dtype=torch.int32, device=pixels.device)
+    bins = pixels.int().add_(first.view(channels, n, 1))
+    count = torch.bincount(bins.view(-1), minlength=channels * n * 256)
+    return count.view(channels, n, 256).transpose(0, 1)
 
 
 def blend(start: Tensor, end: Tensor, factor: Tensor) -> Tensor:
-    """Between ``start`` (factor 0) and ``end`` (n, C, P) (factor 1), as ``Image.blend`` before it truncates."""
+    """Between ``start`` (factor 0) and ``end`` (factor 1), as ``Image.blend`` before it truncates."""
     return (end - start).mul_(factor.float()).add_(start)
 
 
 def grey(pixels: Tensor) -> Tensor:
-    """Pillow's conversion to grey, (n, C, P) float -> (n, 1, P); its 16-bit integer weights are exact in float32."""
-    if pixels.shape[1] == 1:
+    """Pillow's conversion to grey, (C, n, P) float -> (1, n, P); its 16-bit integer weights are exact in float32."""
+    if len(pixels) == 1:
         return pixels
-    red, green, blue = (pixels[:, channel : channel + 1] for channel in range(3))
+    red, green, blue = (pixels[channel : channel + 1] for channel in range(3))
     total = (red * 19595).add_(green, alpha=38470).add_(blue, alpha=7471)
     return total.add_(1 << 15).mul_(2**-16).floor_()

@@ -1,13 +1,12 @@
 """RandAugment (Cubuk et al. 2020, with FixMatch's operations) and Cutout (DeVries & Taylor 2017) on a canvas of views.
 
-Views are sorted by what they drew, so that each operation touches its own views only. Nothing here resamples or
-looks up pixels of the whole batch: geometric operations compose maps, point operations compose tables.
+Views are sorted by what they drew, so that each operation touches its own views only, and all of them at once.
 
 NOTE: every view equals, value by value, what applying its operations one after another to the image would give. An
 operation that must see the image (autocontrast, contrast, equalize: its statistics; color, sharpness: its pixels) is
-given the image as it stands at that place in the sequence, empty areas and all: a gather for those views alone.
+given the image as it stands at that place in the sequence, empty areas and all.
 
-Shapes: C channels, M views, n chosen views, k operations a view, H height, W width, T codes.
+Shapes: C channels, M views, n chosen views, k operations a view, H height, W width.
 """
 
 from __future__ import annotations
@@ -16,30 +15,32 @@ import torch
 from torch import Tensor
 
 from semco.data.augment import geometry
-from semco.data.augment.canvas import CUT, GREY, Canvas
+from semco.data.augment.canvas import GREY, Canvas, chunks
 from semco.data.augment.draws import StrongDraws
-from semco.data.augment.operations import OPERATIONS, Geometric, Operation, Point, Spatial, Statistic
+from semco.data.augment.operations import OPERATIONS, Geometric, Point, Spatial, Statistic
 
-LOOKING = (Statistic, Spatial)  # kinds of operations that must see the image
+# By operation: whether it needs the pixels as they stand, and whether it leaves a table behind.
+READS = torch.tensor([isinstance(each, Geometric | Statistic | Spatial) for each in OPERATIONS])
+WRITES = torch.tensor([isinstance(each, Point | Statistic) for each in OPERATIONS])
+
+
+def first_order(draws: StrongDraws) -> Tensor:
+    """The order of views (M,) in which `apply_operations` wants them first."""
+    return draws.operation[0].argsort(stable=True) if len(draws.operation) else torch.arange(len(draws.cut_y))
 
 
 def apply_operations(canvas: Canvas, draws: StrongDraws) -> None:
     """Each view's k operations in order, on the canvas in place."""
     matrices = _matrices(draws, canvas.size)
-    for place, (operation, magnitude, matrix) in enumerate(
-        zip(draws.operation, draws.magnitude, matrices, strict=True)
-    ):
+    for place, operation in enumerate(draws.operation):
         order = operation.argsort(stable=True)
-        counts = operation.bincount(minlength=len(OPERATIONS)).tolist()
+        operation = operation[order]
         canvas.arrange(order)
-        _move(canvas, counts, matrix[order], place)
-        _change(canvas, counts, magnitude[order].to(canvas.where.device), fresh=place == 0)
-
-
-def repainted(draws: StrongDraws) -> int:
-    """How many times `apply_operations` will repaint a view."""
-    codes = [code for code, each in enumerate(OPERATIONS) if isinstance(each, Spatial)]
-    return int(((draws.operation >= codes[0]) & (draws.operation <= codes[-1])).sum())
+        canvas.settle(READS[operation])
+        counts = operation.bincount(minlength=len(OPERATIONS)).tolist()
+        _move(canvas, counts, matrices[place, order])
+        _change(canvas, counts, draws.magnitude[place, order].to(canvas.planes.device))
+        canvas.pending |= WRITES[operation]
 
 
 def _matrices(draws: StrongDraws, size: tuple[int, int]) -> Tensor:
@@ -52,54 +53,40 @@ def _matrices(draws: StrongDraws, size: tuple[int, int]) -> Tensor:
     return geometry.fixed_point(geometry.affine(moves, size))
 
 
-def _span(counts: list[int], *kinds: type[Operation]) -> slice:
-    """The rows of operations of these kinds, which stand together, given how many rows each operation has."""
-    codes = [code for code, each in enumerate(OPERATIONS) if isinstance(each, kinds)]
-    return slice(sum(counts[: codes[0]]), sum(counts[: codes[-1] + 1]))
+def _move(canvas: Canvas, counts: list[int], matrix: Tensor) -> None:
+    """Move the pixels of views that drew a geometric operation; they stand together."""
+    codes = [code for code, each in enumerate(OPERATIONS) if isinstance(each, Geometric)]
+    rows = slice(sum(counts[: codes[0]]), sum(counts[: codes[-1] + 1]))
+    pixels, matrix = canvas.planes[:, rows].unflatten(2, canvas.size), matrix[rows].to(canvas.planes.device)
+    for part in chunks(len(matrix), canvas.planes.shape[2]):
+        pixels[:, part] = geometry.resample(pixels[:, part], matrix[part], fill=GREY)
 
 
-def _move(canvas: Canvas, counts: list[int], matrix: Tensor, place: int) -> None:
-    """Compose the maps of views that drew a geometric operation; what is left empty gets this place's code."""
-    rows = _span(counts, Geometric)
-    if rows.start == rows.stop:
-        return
-    moved = geometry.resample(canvas.where[rows], matrix[rows].to(canvas.where.device), fill=CUT + 1 + place)
-    canvas.where[rows] = moved
-    # Operations at earlier places changed this code with all others; it begins to mean grey here.
-    canvas.table[rows, :, 257 + place] = GREY
-
-
-def _change(canvas: Canvas, counts: list[int], magnitude: Tensor, fresh: bool) -> None:
-    """Compose the tables of views that drew a point operation, and repaint those that drew a spatial one."""
-    looking = _span(counts, *LOOKING)
-    tables, amounts = canvas.table.split(counts), magnitude.view(-1, 1, 1).split(counts)
-    seen = canvas.pixels(looking, fresh).split(
-        [n if isinstance(each, LOOKING) else 0 for each, n in zip(OPERATIONS, counts, strict=True)]
-    )
-    for code, each in enumerate(OPERATIONS):
-        values, amount = tables[code], amounts[code]
-        if counts[code] == 0:
+def _change(canvas: Canvas, counts: list[int], magnitude: Tensor) -> None:
+    """Change the tables of views that drew a point operation, and the pixels of those that drew a spatial one."""
+    tables, planes = canvas.table.split(counts), canvas.planes.split(counts, dim=1)
+    magnitudes = magnitude[:, None].split(counts)
+    for each, values, pixels, amount in zip(OPERATIONS, tables, planes, magnitudes, strict=True):
+        if len(values) == 0:
             continue
         if isinstance(each, Point):
-            values.copy_(each.change(values, amount))
+            values.copy_(each.change(values, amount[..., None]))
         elif isinstance(each, Statistic):
-            values.copy_(each.change(values, amount, seen[code]))
+            values.copy_(each.change(values, amount[..., None], pixels))
         elif isinstance(each, Spatial):
-            first = sum(counts[:code])
-            canvas.repaint(slice(first, first + counts[code]), each.change(seen[code], amount, canvas.size))
+            pixels.copy_(each.change(pixels, amount, canvas.size))
 
 
-def cut_out(canvas: Canvas, draws: StrongDraws, part: float) -> None:
-    """Grey rectangles of ``part`` of each side about the drawn centres, clipped at the image's edge."""
-    row, column = (
-        _outside(centre[canvas.order].to(canvas.where.device), round(part * side), side)
-        for centre, side in zip((draws.cut_y, draws.cut_x), canvas.size, strict=True)
-    )
-    canvas.where.bitwise_and_(row[:, :, None] | column[:, None, :])  # all bits or none: none is the position CUT
-    canvas.table[:, :, 256 + CUT] = GREY
+def cut_out(draws: StrongDraws, part: float, size: tuple[int, int]) -> tuple[Tensor, Tensor]:
+    """The rows (M, H) and columns (M, W) outside of Cutout: rectangles of ``part`` of each side about drawn centres.
+
+    A pixel is cut where neither its row nor its column is outside; rectangles are clipped at the image's edge.
+    """
+    height, width = size
+    return _outside(draws.cut_y, round(part * height), height), _outside(draws.cut_x, round(part * width), width)
 
 
 def _outside(centre: Tensor, length: int, side: int) -> Tensor:
-    """-1 (all bits) where 0..side-1 lie outside ``length`` pixels about ``centre`` (M,), else 0: (M, side) int32."""
-    position = torch.arange(side, device=centre.device) - (centre - length // 2)[:, None]
-    return -((position < 0) | (position >= length)).int()
+    """Which of 0..side-1 lie outside ``length`` pixels about ``centre`` (M,): (M, side) bool."""
+    position = torch.arange(side) - (centre - length // 2)[:, None]
+    return (position < 0) | (position >= length)
