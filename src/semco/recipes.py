@@ -47,9 +47,7 @@ VARIANTS: dict[str, Recipe] = {
     "semco-no-cotraining": Recipe(
         "ablation: the heads do not teach each other", {"method": {"name": "semco", "lambda_co": 0.0}}
     ),
-    "semco-one-hot-targets": Recipe(
-        "ablation: one-hot targets for both heads", {"labels": {"targets": "one_hot"}}
-    ),
+    "semco-one-hot-targets": Recipe("ablation: one-hot targets for both heads", {"labels": {"targets": "one_hot"}}),
 }
 
 # Data set -> backbone, image size, and the published error of (FixMatch, SemCo) by number of labels and mu.

@@ -33,7 +33,8 @@ def pseudo_labels(
 ) -> SemanticPseudoLabels:
     """Pseudo-labels of predictions ``q``; where the one-hot head says nothing, it is sure of class 0."""
     heard = torch.eye(len(matrix), dtype=matrix.dtype)[[0] * len(q)] if one_hot is None else one_hot
-    return semantic_pseudo_labels(q, heard, torch.arange(len(q)), matrix, ClassGroups(groups), rule, FixedThreshold(tau))
+    index = torch.arange(len(q))
+    return semantic_pseudo_labels(q, heard, index, matrix, ClassGroups(groups), rule, FixedThreshold(tau))
 
 
 def embedding_with_cosines(cosines: list[float]) -> Tensor:

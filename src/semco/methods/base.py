@@ -26,9 +26,7 @@ class Forward(Protocol):
     their own or together with the others is not the method's business.
     """
 
-    def __call__(
-        self, *, no_grad: Mapping[str, Tensor] | None = None, **views: Tensor
-    ) -> dict[str, Outputs]: ...
+    def __call__(self, *, no_grad: Mapping[str, Tensor] | None = None, **views: Tensor) -> dict[str, Outputs]: ...
 
     def teacher(self, **views: Tensor) -> dict[str, Outputs]:
         """The same through the averaged (EMA) weights, without gradient."""
@@ -105,9 +103,7 @@ class Method(nn.Module, ABC, Generic[C]):
         By default the one-hot head's answers, none left out.
         """
         confidence, labels = weak.logits.softmax(dim=-1).max(dim=-1)
-        return {
-            "one_hot": PseudoLabels(labels=labels, mask=torch.ones_like(confidence), confidence=confidence)
-        }
+        return {"one_hot": PseudoLabels(labels=labels, mask=torch.ones_like(confidence), confidence=confidence)}
 
     def refresh(self, pool: Pool, progress: Progress) -> None:
         """Called once an epoch; methods that relabel the whole pool override it."""
