@@ -1,6 +1,6 @@
 """How alike CIFAR-100's classes look to a small network that was trained with all labels.
 
-    python scripts/train_looks.py CIFAR_FOLDER looks.npy [--epochs 14]
+    python scripts/train_looks.py CIFAR_FOLDER looks.npy [--epochs 10]
 
 CIFAR_FOLDER holds the official ``train`` and ``test``. The network learns the fine labels; the similarity of two
 classes is the cosine of their mean features over the test images, after the mean of all classes is taken off. The
@@ -41,15 +41,14 @@ def read(path: Path) -> tuple[Tensor, Tensor]:
     return (images - mean) / std, torch.tensor(content[b"fine_labels"])
 
 
-def block(inputs: int, outputs: int, pool: bool) -> nn.Sequential:
-    layers = [nn.Conv2d(inputs, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU()]
-    return nn.Sequential(*layers, *([nn.MaxPool2d(2)] if pool else []))
+def block(inputs: int, outputs: int, stride: int = 1, pool: bool = False) -> nn.Sequential:
+    convolution = nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False)
+    return nn.Sequential(convolution, nn.BatchNorm2d(outputs), nn.ReLU(), *([nn.MaxPool2d(2)] if pool else []))
 
 
 def network() -> tuple[nn.Sequential, nn.Linear]:
     """Features (N, 256) and the classifier on them."""
-    body = [block(3, 32, True), block(32, 64, True), block(64, 128, False), block(128, 256, True)]
-    body += [block(256, 256, False)]
+    body = [block(3, 48, stride=2), block(48, 96, pool=True), block(96, 192, pool=True), block(192, 256)]
     return nn.Sequential(*body, nn.AdaptiveAvgPool2d(1), nn.Flatten()), nn.Linear(256, 100)
 
 
@@ -90,7 +89,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--epochs", type=int, default=14)
+    parser.add_argument("--epochs", type=int, default=10)
     arguments = parser.parse_args()
     torch.manual_seed(0)
     features, head = network()

@@ -19,9 +19,7 @@ def matrix() -> np.ndarray:
 
 @pytest.fixture
 def folder(tmp_path: Path, matrix: np.ndarray) -> Path:
-    VectorStore.write(
-        tmp_path / "store", TERMS, matrix, range(len(TERMS)), {"default_eps": 0.35, "sources": {"a": 1}}
-    )
+    VectorStore.write(tmp_path / "store", TERMS, matrix, range(len(TERMS)), {"default_eps": 0.35, "sources": {"a": 1}})
     return tmp_path / "store"
 
 
@@ -67,9 +65,7 @@ def test_equal_neighbours_come_by_frequency(tmp_path: Path) -> None:
 
 def test_zero_rows_stay_zero(tmp_path: Path) -> None:
     VectorStore.write(tmp_path / "s", ["a", "b"], np.array([[0.0, 0.0], [3.0, 4.0]], np.float32), [0, 1], {})
-    np.testing.assert_allclose(
-        VectorStore.open(tmp_path / "s").vectors(["a", "b"]), [[0, 0], [0.6, 0.8]], atol=1e-3
-    )
+    np.testing.assert_allclose(VectorStore.open(tmp_path / "s").vectors(["a", "b"]), [[0, 0], [0.6, 0.8]], atol=1e-3)
 
 
 def test_a_store_is_replaced_as_a_whole(folder: Path) -> None:
@@ -128,3 +124,16 @@ def test_bytes_that_are_no_array_are_refused(folder: Path) -> None:
     path.write_bytes(b"\0" * path.stat().st_size)
     with pytest.raises(UserError, match="damaged"):
         VectorStore.open(folder)
+
+
+def test_a_compact_store_is_half_as_large_and_nearly_the_same(tmp_path: Path) -> None:
+    rows = unit_rows(np.random.default_rng(5).normal(size=(300, 128)).astype(np.float32))
+    rows[7] = 0
+    names = [f"t{i:03d}" for i in range(300)]
+    VectorStore.write(tmp_path / "s", names, rows, range(300), {}, compact=True)
+    store = VectorStore.open(tmp_path / "s")
+    assert (tmp_path / "s" / "vectors.npy").stat().st_size == 128 + 300 * 128
+    found = store.vectors(names)
+    np.testing.assert_allclose(found @ found.T, rows @ rows.T, atol=5e-3)
+    np.testing.assert_array_equal(found[7], 0)
+    assert store.nearest(rows[3], 1)[0][0] == "t003"

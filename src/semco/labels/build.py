@@ -42,8 +42,8 @@ RELATIONS: Mapping[str, float] = {
     "InstanceOf": 1.0,
     "IsA": 1.0,
     "FormOf": 1.0,
-    "Synonym": 1.0,
-    "EtymologicallyRelatedTo": 1.0,
+    "Synonym": 0.3,  # of any sense of a word, most of them not the one that is pictured
+    "EtymologicallyRelatedTo": 0.3,
     "DefinedAs": 1.0,
 }
 _READERS: Mapping[str, Callable[[Path, int | None, Report], VectorSet]] = {
@@ -59,7 +59,7 @@ class Recipe:
     dim: int = 128
     iterations: int = 10
     alpha: float = 1.0  # how strongly a term holds on to its own vector
-    hub_power: float = 0.35  # W_ij / (D_i D_j)^power: edges to hubs count less
+    hub_power: float = 0.2  # W_ij / (D_i D_j)^power: edges to hubs count less
     singular_power: float = 0.5  # directions weighted by their singular value to this power
 
 
