@@ -225,3 +225,10 @@ class Failing:
         if step == 2:
             raise RuntimeError("step 2")
         return step
+
+
+def test_what_a_step_is_made_of() -> None:
+    assert batches().image_shape == (1, 4, 4)
+    assert batches().views_a_step == 12 * 2 + 24 * 3
+    assert batches(world_size=2).views_a_step == 6 * 2 + 12 * 3
+    assert batches(counts=ViewCounts(labelled_weak=1)).views_a_step == 12

@@ -100,6 +100,18 @@ class Batches:
         if counts.unlabelled_weak or counts.unlabelled_strong:
             self._unlabelled = _Part("unlabelled", split.unlabelled, batch_size * mu, seed, rank, world_size)
 
+    @property
+    def image_shape(self) -> tuple[int, ...]:
+        """(C, H, W)"""
+        return tuple(self._images.shape[1:])
+
+    @property
+    def views_a_step(self) -> int:
+        """Views of a step that this process makes."""
+        of_labelled = self._counts.labelled_weak + self._counts.labelled_strong
+        of_pool = self._counts.unlabelled_weak + self._counts.unlabelled_strong
+        return self._labelled.share * of_labelled + (self._unlabelled.share * of_pool if self._unlabelled else 0)
+
     def batch(self, step: int) -> tuple[Batch, Tensor]:
         """The batch of a step, and what its unlabelled images truly show: (U,) int64, -1 = unknown."""
         counts = self._counts
@@ -134,14 +146,14 @@ class _Part:
         if len(members) == 0:
             raise UserError(f"there is no {name} image to train on: change data.labels or data.validation.")
         self._members, self._size = torch.from_numpy(members), size
-        self._share = size // world_size
-        self._offset = rank * self._share
+        self.share = size // world_size
+        self._offset = rank * self.share
         self._stream = Stream(len(members), seed, name)
 
     def at(self, step: int) -> tuple[Tensor, Tensor]:
         """Positions in the part and in the training set of this process's images at a step."""
         start = step * self._size + self._offset
-        index = torch.from_numpy(self._stream.slice(start, start + self._share))
+        index = torch.from_numpy(self._stream.slice(start, start + self.share))
         return index, self._members[index]
 
 

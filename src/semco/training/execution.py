@@ -1,9 +1,14 @@
-"""On what, and how, the network is run: device, precision, memory format, compilation."""
+"""On what, and how, the network is run: device, precision, memory format, compilation.
+
+Shapes: C channels, H height, W width.
+"""
 
 from __future__ import annotations
 
+import copy
 import os
 import shutil
+from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
@@ -16,8 +21,13 @@ from semco.training.distributed import Processes
 
 N = TypeVar("N", bound=nn.Module)
 
-# Compiling costs about a minute for a WRN-28-2 and saves a part of every step; below so many steps it does not pay.
-COMPILE_PAYS_AFTER = 1500
+# Measured on two cores with WRN-28-2 (docs/speed.md): seconds that compiling takes for each convolution, the part of a
+# step that it saves, and the speed of a step without it, in multiply-adds of one forward pass over all its views.
+COMPILE_SECONDS = 2.2
+COMPILE_SAVES = 0.05
+EAGER_RATE = 45e9
+# Not measured: steps after which a GPU, whose steps are so much shorter, is expected to have it back.
+GPU_STEPS = 5000
 
 
 def choose_device(name: str, processes: Processes) -> torch.device:
@@ -46,12 +56,44 @@ def choose_precision(name: str, device: torch.device) -> torch.dtype | None:
     return {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}[name]
 
 
-def compile_pays(config: TrainingConfig) -> bool:
-    """Whether to compile: asked for, or the run is long enough and there is a compiler to do it."""
+@dataclass(frozen=True)
+class Compilation:
+    """Whether to compile the network, and why."""
+
+    wanted: bool
+    reason: str
+
+
+def choose_compilation(
+    config: TrainingConfig, network: nn.Module, image_shape: tuple[int, ...], views: int, device: torch.device
+) -> Compilation:
+    """As asked for; ``auto`` compiles where the run is long enough to have the time back, by expectation alone.
+
+    ``image_shape`` (C, H, W) and the number of ``views`` of a step say how much work that is. A clock does not, as a
+    resumed run must choose as it did before.
+    """
     if config.compile != "auto":
-        return config.compile == "on"
-    has_compiler = any(shutil.which(name) for name in (os.environ.get("CXX", "c++"), "g++", "clang++"))
-    return has_compiler and config.total_steps >= COMPILE_PAYS_AFTER
+        return Compilation(config.compile == "on", f"training.compile is {config.compile}")
+    if not any(shutil.which(name) for name in (os.environ.get("CXX", "c++"), "g++", "clang++")):
+        return Compilation(False, "there is no C++ compiler")
+    layers = sum(isinstance(part, nn.Conv2d) for part in network.modules())
+    seconds = COMPILE_SECONDS * layers
+    steps = GPU_STEPS
+    if device.type == "cpu":
+        step = views * multiply_adds(network, image_shape) / EAGER_RATE
+        steps = round(seconds / (COMPILE_SAVES * step))
+    expected = f"compiling takes about {seconds:.0f} s and has them back after about {steps} steps"
+    return Compilation(config.total_steps >= 2 * steps, expected)  # where it does little, it should not be in the way
+
+
+def multiply_adds(network: nn.Module, image_shape: tuple[int, ...]) -> float:
+    """Of one image (C, H, W) on its way forward, counted without doing them."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    weightless = copy.deepcopy(network).to("meta").eval()
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        weightless(torch.empty((1, *image_shape), device="meta"))
+    return float(counter.get_total_flops()) / 2
 
 
 def prepare_network(network: N, config: TrainingConfig, device: torch.device) -> N:

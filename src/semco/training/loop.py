@@ -18,7 +18,7 @@ from semco.training import checkpoint as files
 from semco.training.distributed import Processes, from_main, sum_over_processes, together
 from semco.training.ema import averaged_copy, decay_at, update_average
 from semco.training.exchange import StepExchange
-from semco.training.execution import choose_precision, compile_pays
+from semco.training.execution import choose_compilation, choose_precision
 from semco.training.forward import NetworkForward
 from semco.training.optimiser import build_optimiser
 from semco.training.run_folder import RunFolder
@@ -124,8 +124,10 @@ class Trainer:
         precision = choose_precision(training.precision, self._device)
         self._scaler = torch.amp.GradScaler(self._device.type, enabled=precision == torch.float16)
         network = self.network
-        if compile_pays(training):
-            self.observer.on_message("compiling the network: the first steps take about a minute longer")
+        shape, views = self.batches.image_shape, self.batches.views_a_step
+        compilation = choose_compilation(training, network, shape, views, self._device)
+        if compilation.wanted:
+            self.observer.on_message(f"the first steps wait for the network to be compiled: {compilation.reason}")
             network = torch.compile(network, dynamic=False)  # type: ignore[assignment]
         forward = NetworkForward(network, self.average, training.target_views, precision)
         step = Step(self.network, self.method, forward)

@@ -21,6 +21,9 @@ def parameter_groups(modules: Iterable[nn.Module], weight_decay: float) -> list[
 
 def build_optimiser(config: OptimConfig, *modules: nn.Module) -> torch.optim.SGD:
     groups = parameter_groups(modules, config.weight_decay)
-    # foreach: one call for all tensors. (The fused kernel is slower than it on CPU and equal on small GPU networks.)
     nesterov = config.nesterov and config.momentum > 0
-    return torch.optim.SGD(groups, lr=config.lr, momentum=config.momentum, nesterov=nesterov, foreach=True)
+    # foreach is one call for all tensors. fused, slower than it on CPU, hears a gradient scaler on the GPU itself, so
+    # that the host need not wait for it at every step.
+    on_gpu = any(parameter.is_cuda for module in modules for parameter in module.parameters())
+    kind = {"fused": True} if on_gpu else {"foreach": True}
+    return torch.optim.SGD(groups, lr=config.lr, momentum=config.momentum, nesterov=nesterov, **kind)

@@ -1,0 +1,55 @@
+"""How the network is run: when it is compiled, and in which precision."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from semco.config import ModelConfig, TrainingConfig
+from semco.models import build_network
+from semco.training import execution
+from semco.training.execution import choose_compilation, choose_precision, multiply_adds
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def network() -> nn.Module:
+    return build_network(ModelConfig(backbone="wrn-10-1"), ("semantic",), 3, 4, 3, 8)
+
+
+def test_multiply_adds_by_hand() -> None:
+    layers = nn.Sequential(nn.Conv2d(3, 5, 3, padding=1, bias=False), nn.Flatten(), nn.Linear(5 * 8 * 8, 7))
+    weight = layers[0].weight
+    assert multiply_adds(layers, (3, 8, 8)) == 3 * 5 * 9 * 64 + 5 * 64 * 7
+    assert layers[0].weight is weight
+    assert weight.device == CPU
+
+
+def test_long_runs_compile_and_short_ones_do_not(network: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(execution.shutil, "which", lambda _: "/usr/bin/c++")
+    work = 100 * multiply_adds(network, (3, 8, 8)) / execution.EAGER_RATE * execution.COMPILE_SAVES
+    layers = sum(isinstance(part, nn.Conv2d) for part in network.modules())
+    back = round(layers * execution.COMPILE_SECONDS / work)
+    for steps, wanted in ((back, False), (2 * back - 1, False), (2 * back, True)):
+        chosen = choose_compilation(TrainingConfig(steps=steps), network, (3, 8, 8), 100, CPU)
+        assert chosen.wanted is wanted
+        assert f"after about {back} steps" in chosen.reason
+    # Twice the work, and it is worth it twice as soon.
+    assert choose_compilation(TrainingConfig(steps=back + 1), network, (3, 8, 8), 200, CPU).wanted
+
+
+def test_what_is_asked_for_is_done(network: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert choose_compilation(TrainingConfig(steps=1, compile="on"), network, (3, 8, 8), 1, CPU).wanted
+    assert not choose_compilation(TrainingConfig(compile="off"), network, (3, 8, 8), 10**6, CPU).wanted
+    monkeypatch.setattr(execution.shutil, "which", lambda _: None)
+    chosen = choose_compilation(TrainingConfig(), network, (3, 8, 8), 10**6, CPU)
+    assert (chosen.wanted, chosen.reason) == (False, "there is no C++ compiler")
+
+
+def test_precision() -> None:
+    assert choose_precision("auto", CPU) is None
+    assert choose_precision("fp32", CPU) is None
+    assert choose_precision("bf16", CPU) == torch.bfloat16
+    assert choose_precision("fp16", CPU) == torch.float16
