@@ -77,9 +77,7 @@ def spread(graph: sparse.csr_array, known: Mask) -> tuple[list[sparse.csr_array]
         reached = reached | ring
 
 
-def objective(
-    graph: sparse.csr_array, original: Rows, known: Mask, vectors: Rows, alpha: float = 1.0
-) -> float:
+def objective(graph: sparse.csr_array, original: Rows, known: Mask, vectors: Rows, alpha: float = 1.0) -> float:
     """E of ``vectors`` (n, d), in double precision; every edge is stored twice in the symmetric ``graph``."""
     moved = ((vectors - original).astype(np.float64) ** 2).sum(axis=1)
     edges = graph.tocoo()
