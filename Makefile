@@ -27,6 +27,7 @@ slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow
 
 bench: $(STAMP)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,bench]'
 	$(BIN)/semco bench augment
 	$(BIN)/semco bench step
 	$(BIN)/semco bench scale

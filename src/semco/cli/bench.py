@@ -95,3 +95,24 @@ def scale(
     Console().print(table)
     for sentence in worse_than_linear(result):
         Console().print(sentence)
+
+
+@app.command("labels")
+def label_vectors(
+    full: bool = typer.Option(False, help="Build a store from made-up files of the official sizes, too: an hour."),
+    size: float = typer.Option(1.0, min=0.001, max=1.0, help="With --full: this part of the official sizes."),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+) -> None:
+    """Reading vectors against gensim, opening a store of a million terms and looking names up in it."""
+    from semco.bench.labels import bench_labels
+
+    result = bench_labels(full, size)
+    if as_json:
+        typer.echo(json.dumps(result))
+        return
+    table = Table("what", "measured", box=None)
+    for part, values in result.items():
+        for name, value in values.items():
+            shown = f"{value:.3g}" if isinstance(value, float) else str(value)
+            table.add_row(f"{part}: {name.replace('_', ' ')}", shown)
+    Console().print(table)
