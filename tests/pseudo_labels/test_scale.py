@@ -72,3 +72,11 @@ def test_same_vectors_in_different_groups_are_named() -> None:
 def test_mean_group_score_at_zero_is_the_group_size() -> None:
     groups = torch.tensor([0, 0, 0, 1])
     assert mean_group_score(0.0, torch.eye(4), groups) == pytest.approx((3 * 0.75 + 0.25) / 4)
+
+
+def test_many_classes_are_scored_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    matrix = F.normalize(torch.randn(10, 4, generator=torch.Generator().manual_seed(0)), dim=-1)
+    groups = torch.tensor([0, 0, 1, 1, 2, 3, 4, 5, 6, 7])
+    whole = mean_group_score(5.0, matrix, groups)
+    monkeypatch.setattr("semco.pseudo_labels.scale.ROWS", 3)
+    assert mean_group_score(5.0, matrix, groups) == pytest.approx(whole, rel=1e-12)

@@ -134,22 +134,28 @@ def worse_than_linear(result: Mapping[str, Any]) -> list[str]:
 
 
 def draw(result: Mapping[str, Any], file: Path) -> None:
-    """One figure: a panel for each axis, time on the left and memory on the right."""
+    """One figure: a column for each axis, time above and memory below; all scales are logarithmic."""
     from matplotlib.figure import Figure
 
     axes = result["axes"]
-    figure = Figure(figsize=(3.2 * len(axes), 2.8), layout="constrained")
-    for panel, axis in zip(figure.subplots(1, len(axes), squeeze=False)[0], axes.values(), strict=True):
+    figure = Figure(figsize=(2.4 * len(axes), 4.2), layout="constrained")
+    panels = figure.subplots(2, len(axes), sharex="col", sharey="row", squeeze=False)
+    for column, axis in enumerate(axes.values()):
         sizes = [row["size"] for row in axis["rows"]]
-        panel.loglog(sizes, [1000 * row["cpu_s"] for row in axis["rows"]], "o-", color="tab:blue")
-        panel.set(xlabel=axis["title"], xticks=sizes, xticklabels=[f"{size:,}" for size in sizes])
-        panel.minorticks_off()
-        panel.set_ylabel("step, ms on the cores", color="tab:blue")
-        memory = panel.twinx()
-        memory.loglog(sizes, [row["memory_mb"] for row in axis["rows"]], "s--", color="tab:orange")
-        memory.set_ylabel("memory, MB", color="tab:orange")
-        memory.minorticks_off()
-        for side in (panel, memory):
-            side.set_ylim(bottom=side.get_ylim()[0] / 2, top=side.get_ylim()[1] * 2)
+        for panel, values in zip(panels[:, column], _curves(axis["rows"]), strict=True):
+            panel.loglog(sizes, values, "o-")
+            panel.set_xticks(sizes, [f"{size:,}" if size < 10**5 else f"{size:.0e}" for size in sizes])
+            panel.set_xticks([], minor=True)
+            panel.yaxis.set_major_formatter("{x:g}")
+            panel.yaxis.set_minor_formatter("")
+            panel.grid(alpha=0.3)
+        panels[1, column].set_xlabel(axis["title"])
+    panels[0, 0].set_ylabel("step, ms on the cores")
+    panels[1, 0].set_ylabel("memory, MB")
     with atomic_path(file) as temporary:
         figure.savefig(temporary, format=file.suffix.lstrip(".") or "png", dpi=110)
+
+
+def _curves(rows: Sequence[Row]) -> tuple[list[float], list[float]]:
+    """Milliseconds and megabytes."""
+    return [1000 * row["cpu_s"] for row in rows], [row["memory_mb"] for row in rows]

@@ -5,6 +5,9 @@ The authors' way: all views in one pass forward and backward, images channel by 
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -17,7 +20,8 @@ import torch
 from torch import Tensor
 
 from semco.bench.rehearsal import Setting, made_up_task, rehearse
-from semco.bench.worker import take_turns
+from semco.bench.worker import measuring, take_turns
+from semco.errors import UserError
 from semco.methods.base import Forward, Method
 from semco.training.ema import update_average
 from semco.training.forward import NetworkForward
@@ -95,20 +99,31 @@ def compare_methods(base: Setting, classes: tuple[int, ...], threads: int, repea
 
 def profile(base: Setting, threads: int, repeats: int) -> dict[str, Any]:
     """Milliseconds on the cores of each part of a step, each run by itself; best of ``repeats``."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            parts = parts_of_a_step(base, rehearse(base, Path(folder) / "run", Silent()))
-            milliseconds = {name: 1000 * _best(part, repeats) for name, part in parts.items()}
-    finally:
-        torch.set_num_threads(before)
+    command = [sys.executable, "-c", _PROFILE, json.dumps(asdict(base)), str(repeats)]
+    done = subprocess.run(command, capture_output=True, text=True, env=measuring(threads), check=False)
+    if done.returncode:
+        raise UserError(f"the profile ended early: {done.stderr.strip().splitlines()[-1]}.")
+    milliseconds: dict[str, float] = json.loads(done.stdout)
     total = sum(milliseconds.values())
     return {
         "parts_ms": {name: round(value, 2) for name, value in milliseconds.items()},
         "parts_percent": {name: round(100 * value / total, 2) for name, value in milliseconds.items()},
         "around_percent": round(100 * sum(milliseconds[name] for name in AROUND) / total, 2),
     }
+
+
+_PROFILE = """
+import json, sys
+from semco.bench.step import Setting, milliseconds_of
+print(json.dumps(milliseconds_of(Setting(**json.loads(sys.argv[1])), int(sys.argv[2]))))
+"""
+
+
+def milliseconds_of(setting: Setting, repeats: int) -> dict[str, float]:
+    """The parts of a step, in this process."""
+    with tempfile.TemporaryDirectory() as folder:
+        parts = parts_of_a_step(setting, rehearse(setting, Path(folder) / "run", Silent()))
+        return {name: 1000 * _best(part, repeats) for name, part in parts.items()}
 
 
 def parts_of_a_step(setting: Setting, trainer: Trainer) -> dict[str, Callable[[], object]]:

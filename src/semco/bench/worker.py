@@ -25,8 +25,6 @@ from semco.training.distributed import Processes, process_group
 from semco.training.loop import Silent
 
 _CODE = "import sys; from semco.bench.worker import serve; serve(sys.argv[1], sys.argv[2])"
-# A waiting thread sleeps, so that time on the cores is time at work.
-_PASSIVE = {"OMP_WAIT_POLICY": "passive"}
 
 
 @dataclass(frozen=True)
@@ -84,6 +82,11 @@ def _clocks() -> tuple[float, float]:
     return time.perf_counter(), sum(each.ru_utime + each.ru_stime for each in used)
 
 
+def measuring(threads: int) -> dict[str, str]:
+    """The environment of a process that measures: waiting threads sleep, so that time on the cores is time at work."""
+    return {**os.environ, "OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": str(threads)}
+
+
 class Worker:
     """A way of training as its parent sees it."""
 
@@ -117,13 +120,8 @@ class Worker:
 def worker(setting: Setting, threads: int, environment: Mapping[str, str] | None = None) -> Iterator[Worker]:
     """A worker that lives as long as the block, with a folder and a compiler's cache of its own."""
     with tempfile.TemporaryDirectory() as folder:
-        variables = {
-            **os.environ,
-            **_PASSIVE,
-            "OMP_NUM_THREADS": str(threads),
-            "TORCHINDUCTOR_CACHE_DIR": f"{folder}/compiled",
-            **(environment or {}),
-        }
+        own_cache = {"TORCHINDUCTOR_CACHE_DIR": f"{folder}/compiled"}
+        variables = {**measuring(threads), **own_cache, **(environment or {})}
         errors = Path(folder) / "errors.txt"
         command = [sys.executable, "-c", _CODE, json.dumps(asdict(setting)), folder]
         with errors.open("w") as stream:
