@@ -43,6 +43,7 @@ class Setting:
     pool: int = 2000
     target_views: Literal["no_grad", "joint"] = "no_grad"
     channels_last: bool = True
+    keep_memory: bool = True
     compile: Literal["on", "off"] = "off"
     norm: Literal["batch", "none"] = "batch"
 

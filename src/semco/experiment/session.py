@@ -32,6 +32,7 @@ from semco.report import write_report
 from semco.training.distributed import Processes, from_main, gather_rows, together
 from semco.training.execution import prepare_network
 from semco.training.loop import Observer, Trainer
+from semco.training.memory import kept_for_reuse
 from semco.training.pool import NetworkPool
 from semco.training.run_folder import RunFolder
 from semco.types import Outputs
@@ -55,7 +56,8 @@ class Session:
         if self.processes.is_main:
             write_problem(self.run, self.problem)
         trainer = self._trainer()
-        trainer.run()
+        with kept_for_reuse(self.device):
+            trainer.run()
         return self._finish(trainer)
 
     @cached_property
