@@ -33,7 +33,7 @@ VARIANTS: dict[str, Recipe] = {
             "data": {"source": "fashion-mini", "labels_per_class": 4},
             "model": {"backbone": "wrn-10-1"},
             "method": {"name": "semco"},
-            "training": {"steps": 300, "batch_size": 32, "mu": 3},
+            "training": {"steps": 400, "batch_size": 32, "mu": 3},
         },
     ),
     "semco-paper": Recipe(
