@@ -109,6 +109,13 @@ def test_an_existing_run_is_not_overwritten(tiny_values: dict[str, Any], tmp_pat
     assert (tmp_path / "run" / "result.json").read_bytes() == before
 
 
+def test_a_folder_with_nothing_but_a_cut_off_file_is_new(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".config.yaml.abc.tmp").write_text("half a fi")
+    config = config_of(tiny_values, method={"name": "supervised"}, training={"steps": 1})
+    assert train(config, tmp_path / "run")["steps"] == 1
+
+
 def test_changed_data_is_noticed(tiny_values: dict[str, Any], tmp_path: Path, tiny_npz: Path) -> None:
     import numpy as np
 

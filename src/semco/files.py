@@ -39,6 +39,11 @@ def _empty_file_beside(target: Path) -> Path:
     return Path(name)
 
 
+def is_leftover(path: Path) -> bool:
+    """Whether a kill left this file behind before it could be renamed: it counts for nothing."""
+    return path.name.startswith(".") and path.suffix == ".tmp"
+
+
 def flush_to_disk(path: Path) -> None:
     """Make sure that the bytes are on the disk before a rename makes them visible."""
     with path.open("rb") as stream:

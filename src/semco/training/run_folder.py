@@ -10,7 +10,7 @@ from typing import Any
 
 from semco.config import Config
 from semco.errors import UserError
-from semco.files import read_json, write_json, write_text
+from semco.files import is_leftover, read_json, write_json, write_text
 
 
 def free_run_folder(config: Config) -> Path:
@@ -42,7 +42,7 @@ class RunFolder:
         """A new run; an existing one is never overwritten."""
         if path.is_file():
             raise UserError(f"{path} is a file; choose another folder with --out.")
-        if path.is_dir() and any(path.iterdir()):
+        if path.is_dir() and any(not is_leftover(entry) for entry in path.iterdir()):
             go_on = f"go on with 'semco resume {path}', or " if (path / "config.yaml").exists() else ""
             raise UserError(f"{path} exists and is not empty; {go_on}choose another folder with --out.")
         try:
