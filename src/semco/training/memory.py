@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -22,8 +23,8 @@ def kept_for_reuse(device: torch.device) -> Iterator[None]:
     WRN-28-2 touches a gigabyte of fresh pages, which the system must find and clear: a tenth of the step. Elsewhere
     than with glibc on a CPU nothing is done.
     """
-    library = ctypes.CDLL(None)
-    if device.type != "cpu" or not (hasattr(library, "mallopt") and hasattr(library, "gnu_get_libc_version")):
+    library = ctypes.CDLL(None) if sys.platform == "linux" and device.type == "cpu" else None
+    if library is None or not (hasattr(library, "mallopt") and hasattr(library, "gnu_get_libc_version")):
         yield
         return
     _set(library, NEVER)
