@@ -2,32 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
-import resource
-from contextlib import nullcontext
-
 import pytest
 import torch
 
 from semco.training import memory
 from semco.training.memory import kept_for_reuse
-
-glibc = pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "gnu_get_libc_version"), reason="another C library")
-
-
-def page_faults(keep: bool) -> int:
-    """Of filling 64 MB, freeing and filling them again, eight times."""
-    with kept_for_reuse(torch.device("cpu")) if keep else nullcontext():
-        torch.ones(2**24)
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        for _ in range(8):
-            torch.ones(2**24)
-        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-
-
-@glibc
-def test_pages_are_used_again_inside_and_returned_outside() -> None:
-    assert page_faults(keep=True) < 0.25 * page_faults(keep=False)
 
 
 @pytest.fixture
