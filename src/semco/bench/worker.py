@@ -109,7 +109,8 @@ class Worker:
         line = self._process.stdout.readline()
         if not line:
             said = self._errors.read_text(encoding="utf-8").strip().splitlines()
-            raise UserError(f"a measurement ended early: {said[-1] if said else 'it said nothing'}.")
+            reason = said[-1] if said else f"exit code {self._process.wait()}"
+            raise UserError(f"a measurement ended early: {reason}.")
         self.asked = False
         return Took(**json.loads(line))
 
