@@ -18,7 +18,7 @@ def demo(
     steps: int = typer.Option(None, min=1, help="Length of each run."),
     seed: int = typer.Option(0, help="Decides which images are labelled."),
 ) -> None:
-    """Train from 4 labels a class on the bundled images, in about three minutes on two cores."""
+    """Train from 4 labels a class on the bundled images, in a minute or two on two cores."""
     from semco.experiment import train
     from semco.recipes import configure
     from semco.report import summary_table, write_report
