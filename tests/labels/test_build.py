@@ -51,7 +51,7 @@ def test_every_term_that_can_have_a_vector_has_one(files: dict[str, Path], tmp_p
 
 def test_kin_come_nearer_by_retrofitting(files: dict[str, Path], tmp_path: Path) -> None:
     def kinship(iterations: int) -> float:
-        recipe = Recipe(dim=10, iterations=iterations, hub_power=0, singular_power=1)
+        recipe = Recipe(dim=10, iterations=iterations, singular_power=1)
         store = build(**files, out=tmp_path / f"store{iterations}", recipe=recipe)
         rows = store.vectors(ANIMALS)
         return float((rows @ rows.T)[np.triu_indices(6, 1)].mean())

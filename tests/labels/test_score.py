@@ -8,7 +8,8 @@ import pytest
 
 from semco.errors import UserError
 from semco.labels.embeddings import LabelEmbeddings
-from semco.labels.score import NAMES, PAPER_GROUPS, SUPERCLASSES, agreement, pair_f1, pairs_of, score
+from semco.labels.score import NAMES, PAPER_GROUPS, SUPERCLASSES, agreement, pair_f1, pairs_of, precision, score
+from semco.labels.sources import store_source
 
 
 class Grouped:
@@ -60,6 +61,21 @@ def test_agreement_is_a_rank_correlation_over_pairs() -> None:
     assert agreement(cosines, -cosines.astype(np.float64)) == pytest.approx(-1.0)
     looks = np.array([[0, 2, 3], [2, 0, 1], [3, 1, 0]], dtype=np.float64)  # ranks 3 1 2 against 2 3 1
     assert agreement(cosines, looks) == pytest.approx(1 - 6 * (1 + 1 + 4) / (3 * 8))
+
+
+def test_precision_counts_how_early_the_look_alikes_come() -> None:
+    """Pairs in the order of their cosines: 01 wanted, 12 not, 02 wanted: (1/1 + 2/3) / 2."""
+    cosines = np.array([[1.0, 0.9, 0.2], [0.9, 1.0, 0.5], [0.2, 0.5, 1.0]], dtype=np.float32)
+    looks = np.array([[9, 2, 3], [2, 9, 1], [3, 1, 9]], dtype=np.float64)
+    assert precision(cosines, looks, 2) == pytest.approx((1 + 2 / 3) / 2)
+
+
+def test_the_bundled_store_groups_what_looks_alike() -> None:
+    """What docs/labels.md says of the store that comes with the package."""
+    found = score(store_source(None))
+    assert found.f1 >= 0.6
+    assert found.pairs >= 15
+    assert found.inside >= 0.95
 
 
 def test_looks_are_read_and_checked(tmp_path: Path) -> None:

@@ -240,7 +240,7 @@ def score(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Three measures of a store on CIFAR-100's names: the paper's groups, superclasses, and looks."""
+    """Measures of a store on CIFAR-100's names: the paper's groups, superclasses, and looks."""
     from dataclasses import asdict
 
     from semco.labels.score import score as measure
@@ -255,8 +255,9 @@ def score(
     _add(table, "pairwise F1 with the paper's groups", f"{found.f1:.2f}")
     _add(table, "pairs grouped together", str(found.pairs))
     _add(table, "of them inside one superclass", f"{found.inside:.0%}")
-    if found.looks is not None:
+    if found.looks is not None and found.alike is not None:
         _add(table, "rank correlation with looks", f"{found.looks:.3f}")
+        _add(table, "precision at finding look-alikes", f"{found.alike:.3f}")
     console.print(table)
     for members in found.groups:
         console.print(f"  {', '.join(members)}", highlight=False)

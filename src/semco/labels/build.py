@@ -30,7 +30,7 @@ from semco.labels.readers.numberbatch import read_numberbatch
 from semco.labels.readers.stream import Report, silent
 from semco.labels.readers.vectors import VectorSet
 from semco.labels.readers.word2vec import read_word2vec
-from semco.labels.retrofit import adjacency, damp_hubs, retrofit
+from semco.labels.retrofit import adjacency, hold, retrofit
 from semco.labels.store import VectorStore, refuse_foreign, unit_rows
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -58,8 +58,7 @@ class Recipe:
 
     dim: int = 128
     iterations: int = 10
-    alpha: float = 1.0  # how strongly a term holds on to its own vector
-    hub_power: float = 0.2  # W_ij / (D_i D_j)^power: edges to hubs count less
+    alpha: float = 1.0  # weight of a term's own vector, as a multiple of that of all its edges together
     singular_power: float = 0.5  # directions weighted by their singular value to this power
 
 
@@ -100,7 +99,7 @@ def build(
     edges = _read_graph(stages, Path(conceptnet), relations)
     vocabulary = make_vocabulary(list(sets.values()), edges, max_words)
     counts = {name: _counts(one) for name, one in sets.items()} | {"conceptnet": _edge_counts(edges)}
-    graph = _graph(edges, vocabulary, recipe.hub_power)
+    graph = _graph(edges, vocabulary)
     settings = {"relations": dict(relations), "max_words": max_words, **asdict(recipe)}
     rows = [
         _retrofit_set(stages, name, sets.pop(name), vocabulary, graph, settings, [*files.values(), conceptnet])
@@ -204,13 +203,12 @@ def _read_graph(stages: Stages, path: Path, relations: Mapping[str, float]) -> E
     )
 
 
-def _graph(edges: Edges, vocabulary: Vocabulary, hub_power: float) -> sparse.csr_array:
+def _graph(edges: Edges, vocabulary: Vocabulary) -> sparse.csr_array:
     """(n, n) symmetric weights between the vocabulary's terms."""
     places = vocabulary.places(edges.terms)
     start, end = places[edges.start], places[edges.end]
     inside = (start >= 0) & (end >= 0)
-    whole = adjacency(start[inside], end[inside], edges.weight[inside], len(vocabulary.terms))
-    return damp_hubs(whole, hub_power)
+    return adjacency(start[inside], end[inside], edges.weight[inside], len(vocabulary.terms))
 
 
 def _parents(edges: Edges, vocabulary: Vocabulary) -> NDArray[np.int64]:
@@ -239,8 +237,7 @@ def _retrofit_set(
         rows, reached = retrofit(
             graph,
             rows,
-            known,
-            settings["alpha"],
+            hold(graph, known, settings["alpha"]),
             settings["iterations"],
             lambda done, total: stages.report(stage, done, total),
         )

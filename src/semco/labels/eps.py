@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 Pairs = NDArray[np.int64]
 
-SHARE = 0.25  # a class joins another if it is nearer than most things are to their nearest sibling
+SHARE = 0.3  # a class joins another if it is nearer than most things are to their nearest sibling
 FAMILY = (5, 50)  # fewer children say little, more are no kind of their own (thing, person)
 FREQUENT = 50_000  # terms: the rare ones' vectors are their neighbours' means, too near to them
 FALLBACK = 0.2  # the paper's, where the graph has no families

@@ -5,6 +5,8 @@ Minimises, as the paper does,
     E(v) = sum_i alpha_i |v_i - v^_i|^2 + sum_(i,j) beta_ij |v_i - v_j|^2
 
 with alpha_i > 0 for terms that have a vector and 0 for terms that only the graph knows, so these get one too.
+NOTE: the paper says alpha_i = 1, under which a term with a thousand edges (``man``, ``animal``) becomes the mean of its
+neighbours; as ConceptNet does, ours grows with the term's edges (`hold`), so that every term keeps as much of itself.
 Setting the gradient to zero gives, with W = beta + beta^T and D its row sums,
 
     v_i = (alpha_i v^_i + sum_j W_ij v_j) / (alpha_i + D_i)
@@ -25,25 +27,26 @@ from scipy import sparse
 
 Rows = NDArray[np.float32]
 Mask = NDArray[np.bool_]
+Weights = NDArray[np.float64]
 _COLUMNS = 64  # columns are independent: in slices, memory stays near that of the one matrix
 
 
 def retrofit(
     graph: sparse.csr_array,
     vectors: Rows,
-    known: Mask,
-    alpha: float = 1.0,
+    alpha: Weights,
     iterations: int = 10,
     report: Callable[[int, int], None] | None = None,
 ) -> tuple[Rows, Mask]:
     """Vectors (n, d) after ``iterations`` steps on ``graph`` (n, n; W above), and which terms have one.
 
-    ``vectors`` counts only where ``known``. A term that no path joins to a known one stays zero, unreached.
+    ``vectors`` counts only where ``alpha`` (n,) is not 0. Terms that no path joins to such a one stay zero.
     """
+    known = alpha > 0
     start, reached = spread(graph, known)
-    scale = sparse.diags_array(1.0 / (alpha * known + graph.sum(axis=1) + ~reached))
+    scale = sparse.diags_array(1.0 / (alpha + graph.sum(axis=1) + ~reached))
     step = sparse.csr_array(scale @ graph, dtype=np.float32)
-    pull = (scale.diagonal() * alpha * known).astype(np.float32)[:, None]
+    pull = (scale.diagonal() * alpha).astype(np.float32)[:, None]
     result = np.empty_like(vectors)
     for left in range(0, vectors.shape[1], _COLUMNS):
         original = np.where(known[:, None], vectors[:, left : left + _COLUMNS], np.float32(0))
@@ -77,12 +80,12 @@ def spread(graph: sparse.csr_array, known: Mask) -> tuple[list[sparse.csr_array]
         reached = reached | ring
 
 
-def objective(graph: sparse.csr_array, original: Rows, known: Mask, vectors: Rows, alpha: float = 1.0) -> float:
+def objective(graph: sparse.csr_array, original: Rows, alpha: Weights, vectors: Rows) -> float:
     """E of ``vectors`` (n, d), in double precision; every edge is stored twice in the symmetric ``graph``."""
     moved = ((vectors - original).astype(np.float64) ** 2).sum(axis=1)
     edges = graph.tocoo()
     apart = (vectors[edges.row] - vectors[edges.col]).astype(np.float64)
-    return float(alpha * moved[known].sum() + 0.5 * (edges.data * (apart**2).sum(axis=1)).sum())
+    return float((alpha * moved).sum() + 0.5 * (edges.data * (apart**2).sum(axis=1)).sum())
 
 
 def adjacency(start: NDArray[Any], end: NDArray[Any], weight: NDArray[Any], size: int) -> sparse.csr_array:
@@ -91,13 +94,8 @@ def adjacency(start: NDArray[Any], end: NDArray[Any], weight: NDArray[Any], size
     return sparse.csr_array(one_way + one_way.T)
 
 
-def damp_hubs(graph: sparse.csr_array, power: float) -> sparse.csr_array:
-    """W_ij / (D_i D_j)^power: 0 leaves the graph alone, 1/2 is the symmetric normalisation.
-
-    An edge to a term with thousands of others (``animal``, ``thing``) says less than one between rare terms.
-    """
+def hold(graph: sparse.csr_array, known: Mask, factor: float) -> Weights:
+    """alpha (n,): a known term's own vector counts ``factor`` times as much as all its edges together."""
     degree = np.asarray(graph.sum(axis=1), dtype=np.float64)
-    factor = np.zeros_like(degree)
-    factor[degree > 0] = degree[degree > 0] ** -power
-    scale = sparse.diags_array(factor)
-    return sparse.csr_array(scale @ graph @ scale, dtype=np.float32)
+    alpha: Weights = factor * np.where(degree > 0, degree, 1.0) * known
+    return alpha

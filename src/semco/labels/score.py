@@ -1,7 +1,8 @@
-"""How good are label vectors? Three measures on the 100 names of CIFAR-100.
+"""How good are label vectors? Four measures on the 100 names of CIFAR-100.
 
 (a) agreement with the paper's table of groups, (b) whether grouped classes belong to one superclass, (c) whether
-names that are near belong to classes that look alike to a trained network.
+names that are near belong to classes that look alike to a trained network, over all pairs, and (d) over the pairs that
+matter to grouping: do the most alike come first?
 
 Shapes: K = 100 classes, P = K (K - 1) / 2 pairs of classes.
 """
@@ -59,16 +60,19 @@ SUPERCLASSES = {
 }
 NAMES = tuple(sorted(name for members in SUPERCLASSES.values() for name in members.split()))
 
+MOST_ALIKE = 100  # pairs of the 4,950
+
 
 @dataclass(frozen=True)
 class Score:
-    """The three measures, and what they were taken on."""
+    """The measures, and what they were taken on."""
 
     eps: float
     f1: float  # (a) of the pairs grouped together, against the paper's
     pairs: int  # pairs grouped together
     inside: float  # (b) the share of them inside one superclass; 1 where there are none
     looks: float | None  # (c) Spearman correlation over all P pairs; None without a file of looks
+    alike: float | None  # (d) average precision at finding the pairs that look most alike; None likewise
     groups: tuple[tuple[str, ...], ...]  # those of more than one class
 
 
@@ -87,6 +91,7 @@ def score(source: LabelSource, eps: float | Literal["auto"] = "auto", looks: Pat
         pairs=len(found),
         inside=len(found & related) / len(found) if found else 1.0,
         looks=None if similarity is None else agreement(cosines, similarity),
+        alike=None if similarity is None else precision(cosines, similarity, MOST_ALIKE),
         groups=members,
     )
 
@@ -108,6 +113,15 @@ def agreement(cosines: NDArray[np.float32], looks: NDArray[np.float64]) -> float
 
     upper = np.triu_indices(len(cosines), 1)
     return float(spearmanr(cosines[upper], looks[upper]).statistic)
+
+
+def precision(cosines: NDArray[np.float32], looks: NDArray[np.float64], count: int) -> float:
+    """Average precision of the cosines (K, K) at ranking the ``count`` pairs of the highest ``looks`` (K, K) first."""
+    from sklearn.metrics import average_precision_score
+
+    upper = np.triu_indices(len(cosines), 1)
+    wanted = looks[upper] >= np.sort(looks[upper])[-count]
+    return float(average_precision_score(wanted, cosines[upper]))
 
 
 def read_looks(path: Path) -> NDArray[np.float64]:
