@@ -100,8 +100,9 @@ def test_pool_labels_as_a_table(tmp_path: Path) -> None:
         torch.tensor([1, 1]),
         torch.tensor([0.0, 1.0]),
         torch.tensor([0.5, 0.75]),
-        torch.tensor([1, 0]),
-        torch.eye(2),
+        groups=torch.tensor([1, 0]),
+        weights=torch.tensor([[0.0, 1.0, 0.0], [0.0, 1.0, 0.0]]),
+        target=torch.eye(2),
     )
     file = tmp_path / "pseudo_labels.parquet"
     write_pool_labels(file, np.array([4, 9]), np.array([2, -1]), {"one_hot": one_hot, "semantic": semantic})

@@ -103,7 +103,8 @@ def slow(example: Batch, config: SemCoConfig, scale: float | None) -> dict[str, 
         sums["u_sc"] += (1 - cosine(target, strong[K:])) * eta_sc  # Eq. 5
         sums["u_oh"] += -log_strong[label_oh] * eta_oh  # Eq. 7
         sums["co_sc"] += (1 - cosine(M[label_oh], strong[K:])) * eta_oh * keep  # Eq. 8, first line
-        sums["co_oh"] += -log_strong[label_sc] * eta_sc * keep  # Eq. 8, second line
+        lesson = {label_sc: 1.0} if config.lesson == "label" else {k: p[k] / mass for k in inside}
+        sums["co_oh"] += -sum(q * log_strong[k] for k, q in lesson.items()) * eta_sc * keep  # Eq. 8, second line
         sums["eta_sc"] += eta_sc
         sums["eta_oh"] += eta_oh
         sums["both"] += clash
@@ -114,6 +115,8 @@ CASES = [
     {"tau_e": 0.6},
     {"tau_e": 0.6, "tau_o": 0.8},
     {"tau_e": 0.6, "on_disagreement": "discard"},
+    {"tau_e": 0.6, "lesson": "label"},
+    {"scoring": "paper", "scale": 4.0, "lesson": "distribution"},
     {"scoring": "paper", "scale": 4.0},
     {"scoring": "paper", "scale": "auto"},
     {"scoring": "paper", "scale": 4.0, "on_disagreement": "discard"},
@@ -244,8 +247,9 @@ def test_bad_fields(field: str, value: object, sentence: str) -> None:
 def test_defaults_are_the_papers() -> None:
     config = SemCoConfig(scoring="paper")
     assert (config.lambda_u, config.lambda_co, config.tau_e, config.tau_o) == (1.0, 1.0, 0.7, 0.95)
-    assert config.perfect_score == 0.9
+    assert (config.perfect_score, config.lesson) == (0.9, "label")
     assert SemCoConfig(scoring="paper", tau_e=0.6).tau_e == 0.6
     assert (SemCoConfig().scoring, SemCoConfig().tau_e, SemCoConfig().perfect_score) == ("joint", 0.9, 0.97)
+    assert SemCoConfig().lesson == "distribution"
     assert config.semantic_weight == 3.0
     assert config.on_disagreement == "both"

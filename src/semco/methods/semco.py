@@ -15,7 +15,7 @@ from torch import Tensor
 
 from semco import pseudo_labels as pl
 from semco.config import Unit
-from semco.losses import cosine_loss, cross_entropy, masked_mean
+from semco.losses import cosine_loss, cross_entropy, masked_mean, soft_cross_entropy
 from semco.methods.base import Forward, Method
 from semco.methods.thresholding import ThresholdConfig, build_policy
 from semco.types import Batch, Outputs, Progress, PseudoLabels, StepResult, Task, ViewCounts
@@ -36,15 +36,17 @@ class SemCoConfig(ThresholdConfig):
     # Scale of the cosines; "auto": perfect predictions get perfect_score on average.
     scale: PositiveFloat | Literal["auto"] = "auto"
     perfect_score: float = Field(default=0.97, gt=0, lt=1)
+    # What the semantic head teaches the other: how likely each class of the group is, or (paper) the likeliest alone.
+    lesson: Literal["distribution", "label"] = "distribution"
     # Both heads confident of different classes: both labels count in the co-training loss, or neither.
     on_disagreement: Literal["both", "discard"] = "both"
 
     @model_validator(mode="before")
     @classmethod
     def _rules_own_confidence(cls, values: Any) -> Any:
-        """The paper's and the authors' rules come with the paper's threshold, unless another is given."""
+        """The paper's and the authors' rules come with the paper's threshold and labels, unless others are given."""
         if isinstance(values, dict) and values.get("scoring") in ("paper", "reference"):
-            return {"tau_e": 0.7, "perfect_score": 0.9, **values}
+            return {"tau_e": 0.7, "perfect_score": 0.9, "lesson": "label", **values}
         return values
 
     @model_validator(mode="after")
@@ -125,11 +127,17 @@ class SemCo(Method[SemCoConfig]):
         }
         return {f"{name}_{head}": loss for head, losses in by_head.items() for name, loss in losses.items()}
 
-    def _cotraining(self, strong: Outputs, one_hot: PseudoLabels, semantic: PseudoLabels) -> Tensor:
-        """Eq. 8: each head learns from the other's pseudo-label, where the other is confident."""
+    def _cotraining(self, strong: Outputs, one_hot: PseudoLabels, semantic: pl.SemanticPseudoLabels) -> Tensor:
+        """Eq. 8: each head learns from the other's pseudo-label, where the other is confident.
+
+        The semantic head is confident of a group, so what it teaches is all it knows of the classes in it.
+        """
         keep = 1.0 - _disagreement(one_hot, semantic) * (self.config.on_disagreement == "discard")
         to_semantic = cosine_loss(self.matrix[one_hot.labels], _embedding(strong))
-        to_one_hot = cross_entropy(strong.logits, semantic.labels)
+        if self.config.lesson == "distribution":
+            to_one_hot = soft_cross_entropy(strong.logits, semantic.weights)
+        else:
+            to_one_hot = cross_entropy(strong.logits, semantic.labels)
         cosine_half = masked_mean(to_semantic, one_hot.mask * keep)
         return self.config.semantic_weight * cosine_half + masked_mean(to_one_hot, semantic.mask * keep)
 

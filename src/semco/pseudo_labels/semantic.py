@@ -23,7 +23,8 @@ class SemanticPseudoLabels(PseudoLabels):
     """`PseudoLabels` whose confidence is that of the winning group."""
 
     groups: Tensor  # (U,) int64, the winning group
-    target: Tensor  # (U, d), mean of the group's rows of M, weighted by the class scores
+    weights: Tensor  # (U, K), the class scores within that group, summing to 1
+    target: Tensor  # (U, d), mean of the group's rows of M by these weights
 
 
 @dataclass(frozen=True)
@@ -147,6 +148,7 @@ def semantic_pseudo_labels(
         mask=policy.mask(confidence, groups, scores.groups),
         confidence=confidence,
         groups=groups,
+        weights=weights,
         target=weights @ matrix,
     )
 
