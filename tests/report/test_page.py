@@ -70,10 +70,19 @@ def test_a_finished_run_shows_every_section(make_run, tmp_path: Path) -> None:
         "Do it again",
     ):
         assert f"<h2>{heading}</h2>" in text
-    assert page.tags.count("svg") == 2 + 4 + 1  # learning, pseudo-labels of two heads, confusion
+    assert page.tags.count("svg") == 3 + 4 + 1  # learning, pseudo-labels of two heads, confusion
     assert page.tags.count("img") == 24 + 8
     assert "→ boot (head noun)" in text
     assert "40 labels (4 of each class)" in text
+
+
+def test_methods_are_compared_by_error_over_steps_and_over_seconds(make_run, tmp_path: Path) -> None:
+    _, several = _page([make_run("semco"), make_run("fixmatch")], tmp_path / "several.html")
+    assert "Validation error (training step)" in several
+    assert "Validation error over time (seconds of training)" in several
+    _, one = _page([make_run("supervised")], tmp_path / "one.html")
+    assert "Validation accuracy (training step)" in one
+    assert "seconds of training" not in one
 
 
 def test_the_page_needs_nothing_else(make_run, tmp_path: Path) -> None:

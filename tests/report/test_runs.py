@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from semco.errors import UserError
-from semco.report.charts import mean_curve
+from semco.report.charts import _timed, mean_curve
 from semco.report.names import experiments
-from semco.report.runs import read_run
+from semco.report.runs import Series, read_run
 
 
 def test_a_finished_run(make_run) -> None:
@@ -85,3 +85,16 @@ def test_a_method_of_another_version_keeps_its_bare_name(make_run) -> None:
 
 def test_the_mean_curve_is_over_shared_steps() -> None:
     assert mean_curve([([1, 2, 3], [1.0, 2.0, 3.0]), ([1, 3, 4], [3.0, 4.0, 9.0])]) == ([1, 3], [2.0, 3.5])
+
+
+def test_steps_are_put_where_the_clock_stood() -> None:
+    """Two seeds, validated at steps 2 and 4, at 10 and 20 seconds and at 30 and 50."""
+    curves: list[Series] = [([2, 4], [0.5, 0.4]), ([2, 4], [0.3, 0.2])]
+    clocks: list[Series] = [([1, 2, 4], [5, 10, 20]), ([2, 3, 4], [30, 40, 50])]
+    first, second, mean = _timed("a", curves, clocks, 0)
+    assert (first.x, first.y, first.faint) == ([10, 20], [0.5, 0.4], True)
+    assert (second.x, second.y, second.faint) == ([30, 50], [0.3, 0.2], True)
+    assert (mean.x, mean.faint) == ([20, 35], False)
+    assert mean.y == pytest.approx([0.4, 0.3])
+    (alone,) = _timed("a", curves[:1], clocks[:1], 0)
+    assert (alone.x, alone.faint) == ([10, 20], False)

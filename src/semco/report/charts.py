@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from semco.report.figures import Line, line_chart
@@ -23,23 +23,46 @@ class Chart:
 
 
 def learning_charts(groups: Mapping[str, Sequence[Run]], subject: Run) -> list[Chart]:
-    """Validation accuracy of every run, and the loss terms of the first."""
-    charts = [_validation_chart(groups), _loss_chart(subject)]
+    """How every run learnt, and the loss terms of the first; several methods as the paper's: error, and its price."""
+    charts = [*_validation_charts(groups), _loss_chart(subject)]
     return [chart for chart in charts if chart is not None]
 
 
-def _validation_chart(groups: Mapping[str, Sequence[Run]]) -> Chart | None:
+def _validation_charts(groups: Mapping[str, Sequence[Run]]) -> list[Chart | None]:
+    if len(groups) == 1:
+        return [_validation_chart(groups, "accuracy", "step")]
+    return [_validation_chart(groups, "error", over) for over in ("step", "seconds")]
+
+
+def _validation_chart(groups: Mapping[str, Sequence[Run]], what: str, over: str) -> Chart | None:
+    """Accuracy or error on the validation images, over steps or seconds of training."""
     lines, marks = [], []
     for colour, (name, runs) in enumerate(groups.items()):
-        curves = [run.series("validation_accuracy") for run in runs]
-        lines += _repeats(name, curves, colour)
-        marks += [Line(name, [run.steps], [a], colour) for run in runs if (a := run.accuracy()) is not None]
-    if not any(line.steps for line in lines):
+        curves = [_curve(run, what) for run in runs]
+        clocks = [run.series("seconds") for run in runs]
+        lines += _repeats(name, curves, colour) if over == "step" else _timed(name, curves, clocks, colour)
+        marks += [
+            Line(name, [run.steps if over == "step" else run.seconds or 0.0], [_as(what, accuracy)], colour)
+            for run in runs
+            if (accuracy := run.accuracy()) is not None
+        ]
+    if not any(line.x for line in lines):
         return None
-    svg = line_chart(lines, "Validation accuracy over training steps", percent=True, marks=marks)
-    caption = "The diamond is the accuracy on the test images, measured once, at the end." if marks else ""
+    axis = {"step": "training step", "seconds": "seconds of training"}[over]
+    title = f"Validation {what}" + (" over time" if over == "seconds" else "")
+    svg = line_chart(lines, f"{title} ({axis})", percent=True, marks=marks, over=axis)
+    caption = f"The diamond is the {what} on the test images, measured once, at the end." if marks else ""
     legend = tuple(line for line in lines if not line.faint)
-    return Chart("Validation accuracy", svg, legend, caption)
+    return Chart(title, svg, legend, caption)
+
+
+def _as(what: str, accuracy: float) -> float:
+    return accuracy if what == "accuracy" else 1.0 - accuracy
+
+
+def _curve(run: Run, what: str) -> Series:
+    steps, accuracies = run.series("validation_accuracy")
+    return steps, [_as(what, accuracy) for accuracy in accuracies]
 
 
 def _repeats(name: str, curves: Sequence[Series], colour: int) -> list[Line]:
@@ -49,6 +72,21 @@ def _repeats(name: str, curves: Sequence[Series], colour: int) -> list[Line]:
         return [Line(name, *curve, colour, points=True) for curve in curves]
     faint = [Line(name, *curve, colour, faint=True) for curve in curves]
     return [*faint, Line(name, *mean_curve(curves), colour, points=True)]
+
+
+def _timed(name: str, curves: Sequence[Series], clocks: Sequence[Series], colour: int) -> list[Line]:
+    """The same curves with each step put where the clock (steps, seconds) stood; the mean's clock is the mean one."""
+    tables = [dict(zip(*clock, strict=True)) for clock in clocks]
+    lines = [
+        replace(line, x=[table[step] for step in line.x])
+        for curve, table in zip(curves, tables, strict=True)
+        for line in _repeats(name, [curve], colour)
+    ]
+    if len(lines) <= 1:
+        return lines
+    steps, values = mean_curve([curve for curve in curves if curve[0]])
+    told = [fmean(table[step] for table in tables if step in table) for step in steps]
+    return [*(replace(line, faint=True, points=False) for line in lines), Line(name, told, values, colour, points=True)]
 
 
 def mean_curve(curves: Sequence[Series]) -> Series:
@@ -61,7 +99,7 @@ def mean_curve(curves: Sequence[Series]) -> Series:
 def _loss_chart(run: Run) -> Chart | None:
     keys = run.keys("loss/")
     lines = [Line(_loss_name(key), *run.series(key), colour) for colour, key in enumerate(keys)]
-    lines = [line for line in lines if line.steps]
+    lines = [line for line in lines if line.x]
     if not lines:
         return None
     return Chart("Loss terms, before weighting", line_chart(lines, "Loss terms over training steps"), tuple(lines))
@@ -93,9 +131,9 @@ def _by_grouping(run: Run, key: str) -> list[Line]:
     """All classes; and apart, classes that share a group and classes that do not, where there are both."""
     lines = [Line("all classes", *run.series(key), 0)]
     parts = [Line("grouped", *run.series(f"{key}/grouped"), 1), Line("alone", *run.series(f"{key}/ungrouped"), 2)]
-    if all(part.steps for part in parts):
+    if all(part.x for part in parts):
         lines += parts
-    return [line for line in lines if line.steps]
+    return [line for line in lines if line.x]
 
 
 def _chart(title: str, lines: Sequence[Line]) -> Chart | None:

@@ -60,8 +60,8 @@ class Line:
     """One curve. ``colour`` counts from 0 and starts over after eight."""
 
     label: str
-    steps: Sequence[float]
-    values: Sequence[float]
+    x: Sequence[float]
+    y: Sequence[float]
     colour: int = 0
     dashed: bool = False
     faint: bool = False
@@ -73,8 +73,10 @@ class Line:
         return f"--c{self.colour % len(SERIES) + 1}"
 
 
-def line_chart(lines: Sequence[Line], name: str, percent: bool = False, marks: Sequence[Line] = ()) -> str:
-    """Curves over training steps; ``marks`` are single points such as the test accuracy at the end."""
+def line_chart(
+    lines: Sequence[Line], name: str, percent: bool = False, marks: Sequence[Line] = (), over: str = "training step"
+) -> str:
+    """Curves over what ``over`` says; ``marks`` are single points such as the test accuracy at the end."""
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(5.4, 2.7))
         # Fixed margins: charts side by side line up, and drawing takes half the time of a layout engine's.
@@ -82,8 +84,8 @@ def line_chart(lines: Sequence[Line], name: str, percent: bool = False, marks: S
         for line in lines:
             _draw(axes, line)
         for mark in marks:
-            axes.plot(mark.steps, mark.values, "D", markersize=6, color=_colour(mark), zorder=5)
-        _scales(axes, percent)
+            axes.plot(mark.x, mark.y, "D", markersize=6, color=_colour(mark), zorder=5)
+        _scales(axes, percent, over)
         return _svg(figure, name)
 
 
@@ -93,21 +95,21 @@ def _colour(line: Line) -> str:
 
 def _draw(axes: Axes, line: Line) -> None:
     axes.plot(
-        line.steps,
-        line.values,
+        line.x,
+        line.y,
         color=_colour(line),
         linestyle="--" if line.dashed else "-",
         alpha=0.35 if line.faint else 1.0,
         linewidth=1.0 if line.faint else 1.8,
-        marker="o" if line.points or len(line.steps) == 1 else "",
+        marker="o" if line.points or len(line.x) == 1 else "",
         markersize=3,
     )
 
 
-def _scales(axes: Axes, percent: bool) -> None:
+def _scales(axes: Axes, percent: bool, over: str) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.set_xlim(left=0)  # so that charts side by side share their axis
-    axes.set_xlabel("training step")
+    axes.set_xlabel(over)
     axes.grid(visible=False, axis="x")
     if percent:
         axes.set_ylim(-0.02, 1.02)
