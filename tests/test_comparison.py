@@ -8,7 +8,18 @@ from typing import Any
 
 import pytest
 
-from semco.comparison import Cell, Outcome, make_cells, paired_differences, run_cells, seed_list, write_csv
+from semco.comparison import (
+    HEADS,
+    PSEUDO_LABELS,
+    Cell,
+    Outcome,
+    make_cells,
+    paired_differences,
+    pseudo_label_rows,
+    run_cells,
+    seed_list,
+    write_csv,
+)
 from semco.config import merge
 from semco.errors import UserError
 from semco.recipes import configure
@@ -28,6 +39,18 @@ def test_differences_are_paired_by_seed() -> None:
     assert difference.seeds == 2
     assert difference.mean == pytest.approx(0.15)
     assert difference.standard_error == pytest.approx(0.05)  # deviation of 0.1 and 0.2 is 0.0707, over sqrt(2)
+
+
+def test_pseudo_labels_are_averaged_over_the_seeds_that_have_them() -> None:
+    outcomes = [outcome("a", seed, 0.5) for seed in range(3)]
+    told = [{"ratio": 0.2, "accuracy": None}, {"ratio": 0.4, "accuracy": 0.5}]
+    for one, numbers in zip(outcomes, told, strict=False):
+        one.result["pseudo_labels"] = {"one_hot": numbers}  # type: ignore[index]
+    (row,) = pseudo_label_rows([*outcomes, outcome("supervised", 0, 0.4)])
+    assert (row.variant, row.head) == ("a", "one_hot")
+    assert row.means["ratio"] == pytest.approx(0.3)
+    assert row.means["accuracy"] == 0.5
+    assert row.means["accuracy/grouped"] is None
 
 
 def test_one_seed_has_no_standard_error() -> None:
@@ -76,6 +99,7 @@ def test_finished_cells_are_skipped_and_failed_ones_stop_nothing(tiny_values: di
         ("supervised", "0", "2"),
         ("supervised", "1", "2"),
     ]
+    assert {f"{head}/{name}" for head in HEADS for name in PSEUDO_LABELS} <= set(rows[0])
     before = good[0].run.result_file.stat().st_mtime_ns
     run_cells(good, 1, lambda _: None)
     assert good[0].run.result_file.stat().st_mtime_ns == before

@@ -38,6 +38,12 @@ COLUMNS = (
     "seconds",
 )
 
+# What the final model's heads say of the unlabelled images, by kind of class; a field of result.json's pseudo_labels.
+PSEUDO_LABELS = tuple(
+    f"{what}{kind}" for kind in ("", "/grouped", "/ungrouped") for what in ("ratio", "accuracy", "group_accuracy")
+)
+HEADS = ("one_hot", "semantic")
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -137,11 +143,40 @@ def write_csv(outcomes: Sequence[Outcome], file: Path) -> None:
     """One row a finished cell."""
     text = io.StringIO()
     writer = csv.writer(text)
-    writer.writerow(["variant", "seed", *COLUMNS])
+    writer.writerow(["variant", "seed", *COLUMNS, *(f"{head}/{name}" for head in HEADS for name in PSEUDO_LABELS)])
     for outcome in outcomes:
         if outcome.result is not None:
-            writer.writerow([outcome.cell.variant, outcome.cell.seed, *(outcome.result.get(c) for c in COLUMNS)])
+            of_run = [outcome.result.get(column) for column in COLUMNS]
+            of_heads = [_of_head(outcome.result, head).get(name) for head in HEADS for name in PSEUDO_LABELS]
+            writer.writerow([outcome.cell.variant, outcome.cell.seed, *of_run, *of_heads])
     write_text(file, text.getvalue())
+
+
+def _of_head(result: Mapping[str, Any], head: str) -> Mapping[str, float | None]:
+    found: Mapping[str, float | None] = result.get("pseudo_labels", {}).get(head, {})
+    return found
+
+
+@dataclass(frozen=True)
+class HeadRow:
+    """One head of one variant: means over the seeds of `PSEUDO_LABELS`, None where no seed has a number."""
+
+    variant: str
+    head: str
+    means: Mapping[str, float | None]
+
+
+def pseudo_label_rows(outcomes: Sequence[Outcome]) -> list[HeadRow]:
+    """What the final models of each variant say of the unlabelled images, by head."""
+    rows = []
+    for variant in dict.fromkeys(outcome.cell.variant for outcome in outcomes):
+        results = [o.result for o in outcomes if o.cell.variant == variant and o.result is not None]
+        for head in HEADS:
+            told = [found for result in results if (found := _of_head(result, head))]
+            if told:
+                numbers = {name: [v for one in told if (v := one.get(name)) is not None] for name in PSEUDO_LABELS}
+                rows.append(HeadRow(variant, head, {name: fmean(v) if v else None for name, v in numbers.items()}))
+    return rows
 
 
 @dataclass(frozen=True)

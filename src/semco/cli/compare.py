@@ -12,7 +12,7 @@ from rich.table import Table
 from semco.cli.train import given
 
 if TYPE_CHECKING:
-    from semco.comparison import Difference, Outcome
+    from semco.comparison import Difference, HeadRow, Outcome
 
 
 def compare(
@@ -32,7 +32,7 @@ def compare(
     jobs: int = typer.Option(1, min=1, help="Runs side by side."),
 ) -> None:
     """Compare methods on the same splits, initial weights and views; ends in a table, a CSV and a page of curves."""
-    from semco.comparison import make_cells, paired_differences, run_cells, seed_list, write_csv
+    from semco.comparison import make_cells, paired_differences, pseudo_label_rows, run_cells, seed_list, write_csv
     from semco.report import summary_table, write_report
 
     options = given(
@@ -61,6 +61,8 @@ def compare(
     if runs:
         Console().print(summary_table(runs))
         Console().print(difference_table(paired_differences(outcomes), methods.split(",")[0]))
+        if rows := pseudo_label_rows(outcomes):
+            Console().print(pseudo_label_table(rows))
         page = write_report(runs, out / "report.html", f"Comparison on {cells[0].config.data.source}")
         Console(soft_wrap=True).print(f"open {page}", markup=False, highlight=False)
     failed = len(outcomes) - len(runs)
@@ -80,3 +82,19 @@ def difference_table(differences: list[Difference], first: str) -> Table:
         error = "" if difference.standard_error is None else f" ± {100 * difference.standard_error:.1f}"
         table.add_row(difference.variant, f"{100 * difference.mean:+.1f}{error}", str(difference.seeds))
     return table
+
+
+def pseudo_label_table(rows: list[HeadRow]) -> Table:
+    title = "pseudo-labels of the final model for the pool: retained, of these right, of these in the right group; %"
+    table = Table("", "head", "all classes", "grouped classes", "others", title=title, box=None)
+    for row in rows:
+        cells = [
+            ", ".join(_percent(row.means[f"{what}{kind}"]) for what in ("ratio", "accuracy", "group_accuracy"))
+            for kind in ("", "/grouped", "/ungrouped")
+        ]
+        table.add_row(row.variant, row.head.replace("_", "-"), *cells)
+    return table
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.0f}"

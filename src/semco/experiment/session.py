@@ -35,6 +35,7 @@ from semco.training.loop import Observer, Trainer
 from semco.training.memory import kept_for_reuse
 from semco.training.pool import NetworkPool
 from semco.training.run_folder import RunFolder
+from semco.training.statistics import describe_pool
 from semco.types import Outputs
 
 Result = dict[str, Any]
@@ -152,8 +153,8 @@ class Session:
             if self.processes.is_main:
                 description = self._description(trainer.method)
                 save_model(self.run.model, SavedModel(description, network, self.problem.matrix))
-                self._write_pool(trainer.method, outputs)
                 result = self._result(trainer, validation.get("validation_accuracy"))
+                result["pseudo_labels"] = self._write_pool(trainer.method, outputs)
                 result |= self._write_test(scores)
                 self.run.write_result(result)
                 title = f"{self.config.method.name} on {dataset.name}"
@@ -191,14 +192,19 @@ class Session:
         )
 
     @torch.no_grad()
-    def _write_pool(self, method: Method[Any], outputs: Outputs) -> None:
-        """What the final model says of every unlabelled image; the method's state stays as training left it."""
+    def _write_pool(self, method: Method[Any], outputs: Outputs) -> Result:
+        """What the final model says of every unlabelled image, and how much of it each head retains, how much rightly.
+
+        The method's state stays as training left it.
+        """
         split, dataset = self.problem.split, self.problem.dataset
         index = torch.arange(len(split.unlabelled), device=outputs.logits.device)
         said = copy.deepcopy(method).pseudo_labels(outputs, index)
-        truth = dataset.train_labels[torch.from_numpy(split.unlabelled)].numpy()
+        truth = dataset.train_labels[torch.from_numpy(split.unlabelled)]
         paths = None if dataset.train_paths is None else [dataset.train_paths[i] for i in split.unlabelled]
-        write_pool_labels(self.run.pseudo_labels_file, split.unlabelled, truth, said, paths)
+        write_pool_labels(self.run.pseudo_labels_file, split.unlabelled, truth.numpy(), said, paths)
+        groups = torch.from_numpy(self.problem.groups.labels)
+        return dict(describe_pool(said, truth.to(index.device), groups.to(index.device)))
 
     def _write_test(self, scores: NDArray[np.float32] | None) -> Result:
         """The test set is looked at once, at the end, and selects nothing."""

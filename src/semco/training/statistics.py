@@ -45,13 +45,25 @@ def describe_table(table: Tensor) -> dict[str, float | None]:
     return described
 
 
+def describe_pool(
+    said: Mapping[str, PseudoLabels], truth: Tensor, groups: Tensor
+) -> dict[str, dict[str, float | None]]:
+    """`describe_table` of each head's pseudo-labels for a whole pool; ``truth`` is (U,), ``groups`` (K,)."""
+    grouped = shares_group(groups)
+    return {head: describe_table(pseudo_label_table(one, truth, groups, grouped)) for head, one in said.items()}
+
+
+def shares_group(groups: Tensor) -> Tensor:
+    """(K,) whether a class has company in its group."""
+    return torch.bincount(groups)[groups] > 1
+
+
 class Meters:
     """Sums since the last log line. Its tensors are part of a checkpoint, so that resuming changes no line."""
 
     def __init__(self, groups: Tensor) -> None:
-        sizes = torch.bincount(groups, minlength=int(groups.max()) + 1)
         self._groups = groups
-        self._grouped = sizes[groups] > 1
+        self._grouped = shares_group(groups)
         self.sums: dict[str, Tensor] = {}
 
     def add(self, result: StepResult, truth: Tensor) -> None:
