@@ -48,6 +48,16 @@ VARIANTS: dict[str, Recipe] = {
         "ablation: the heads do not teach each other", {"method": {"name": "semco", "lambda_co": 0.0}}
     ),
     "semco-one-hot-targets": Recipe("ablation: one-hot targets for both heads", {"labels": {"targets": "one_hot"}}),
+    "semco-hard-labels": Recipe(
+        "ablation: the semantic head teaches its best class, not the distribution in the group",
+        {"method": {"name": "semco", "lesson": "label"}},
+    ),
+    **{
+        f"semco-{rule}": Recipe(
+            f"SemCo with {title}'s thresholds on both heads", {"method": {"name": "semco", "thresholds": rule}}
+        )
+        for rule, title in (("flexmatch", "FlexMatch"), ("freematch", "FreeMatch"), ("softmatch", "SoftMatch"))
+    },
 }
 
 # Data set -> backbone, image size, and the published error of (FixMatch, SemCo) by number of labels and mu.
