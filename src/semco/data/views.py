@@ -2,7 +2,7 @@
 
 Weak: pad by reflection, crop, flip. Strong: the same, then RandAugment, then Cutout (FixMatch, Sohn et al. 2020).
 
-Shapes: N images, C channels (1 or 3), H height, W width, M views, n chosen views, P = H W.
+Shapes: N images, C channels (1 or 3), H height, W width, M views, P = H W.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import torch
 from torch import Generator, Tensor
 
 from semco.config import AugmentConfig
-from semco.data.augment.canvas import GREY, Canvas, chunks, crop, identity_table, new_canvas, render
+from semco.data.augment.canvas import GREY, Canvas, chunks, crop, new_canvas, render
 from semco.data.augment.draws import StrongDraws, WeakDraws, draw_strong, draw_weak
 from semco.data.augment.geometry import crop_flip
 from semco.data.augment.randaugment import apply_operations, cut_out, first_order
 from semco.errors import UserError
 from semco.types import Views
 
-BLOCK = 1 << 20  # pixels of the views made together: enough for each operation to have several
+BLOCK = 1 << 22  # pixels of the views made together: enough for each operation to have several
 
 
 class Augment:
@@ -52,44 +52,44 @@ class Augment:
         draws = draw_strong(self.config, strong * n, size, generator)
         images = images.contiguous()
         return Views(
-            weak=self._weak(images, crops[: weak * n]).split(n) if weak else (),
+            weak=tuple(self._weak(images, crops[start : start + n]) for start in range(0, weak * n, n)),
             strong=self._strong(images, crops[weak * n :], draws).split(n) if strong else (),
         )
 
     def _weak(self, images: Tensor, crops: WeakDraws) -> Tensor:
-        """Weak views of all images in turn, again and again."""
-        views, image, size = self._room(images, len(crops.flip))
-        table = self._normalised(identity_table(images.device).expand(1, images.shape[1], 256))
-        start = torch.zeros(len(image), 1)  # all look in the same table
-        for part in chunks(len(image), size[0] * size[1], BLOCK):
-            planes = crop(images, image[part], *crop_flip(crops[part], size))
-            render(planes, table, (start[part], start[part]), out=views[part])
+        """A weak view of each image."""
+        views, size = self._room(images, len(images))
+        row, column = crop_flip(crops, size)
+        for part in chunks(len(images), size[0] * size[1]):
+            normalised = self._normalised(images[part].flatten(2)).unflatten(2, size)
+            out = views[part].flatten(1, 2).permute(2, 0, 1)
+            crop(normalised, torch.arange(len(normalised)), (row[part], column[part]), out)
         return views.permute(0, 3, 1, 2)
 
     def _strong(self, images: Tensor, crops: WeakDraws, draws: StrongDraws) -> Tensor:
         """Strong views of all images in turn, again and again."""
-        views, image, size = self._room(images, len(crops.flip))
-        for part in chunks(len(image), size[0] * size[1], BLOCK):
+        views, size = self._room(images, len(crops.flip))
+        image = torch.arange(len(views)) % len(images)
+        for part in chunks(len(views), size[0] * size[1], BLOCK):
             order = first_order(draws[part])
-            planes = crop(images, image[part][order], *crop_flip(crops[part][order], size))
-            self._paint(new_canvas(planes, order, size), draws[part], out=views[part])
+            canvas = new_canvas(images, image[part][order], crop_flip(crops[part][order], size), order)
+            self._paint(canvas, draws[part], out=views[part])
         return views.permute(0, 3, 1, 2)
 
     def _paint(self, canvas: Canvas, draws: StrongDraws, out: Tensor) -> None:
         """RandAugment and Cutout of what is on the canvas, into (M, H, W, C)."""
         apply_operations(canvas, draws)
-        canvas.arrange(torch.arange(len(out)))
         # A cut pixel, whose row and column are both inside, finds nothing but grey in its table, which is the first.
         table = torch.cat([torch.full_like(canvas.table[:1], GREY), canvas.table])
-        own = torch.arange(1, len(table))[:, None] * table[0].numel()
+        own = (1 + canvas.order.argsort())[:, None] * table[0].numel()
         row, column = (outside * own for outside in cut_out(draws, self.config.cutout, canvas.size))
-        render(canvas.planes, self._normalised(table), (row, column), out)
+        render(canvas, self._normalised(table), (row, column), out)
 
-    def _room(self, images: Tensor, views: int) -> tuple[Tensor, Tensor, tuple[int, int]]:
-        """Room for views (M, H, W, C), the image (M,) that each is of, and the size of all."""
-        n, channels, height, width = images.shape
+    def _room(self, images: Tensor, views: int) -> tuple[Tensor, tuple[int, int]]:
+        """Room for views (M, H, W, C), and the size of all."""
+        _, channels, height, width = images.shape
         room = torch.empty((views, height, width, channels), dtype=self.dtype, device=images.device)
-        return room, torch.arange(views) % n, (height, width)
+        return room, (height, width)
 
     def _normalised(self, values: Tensor) -> Tensor:
         """Values (n, C, ...) uint8 as floats of the views' type."""

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 GREY = 128  # what empty areas and Cutout are filled with
-CHUNK = 1 << 17  # pixels moved or looked up at a time, so that positions stay in the cache
+CHUNK = 1 << 18  # pixels moved or looked up at a time, so that positions stay in the cache
 
 
 @dataclass
@@ -30,33 +30,38 @@ class Canvas:
     order: Tensor  # (M,) int64 on the CPU
     size: tuple[int, int]
 
-    def arrange(self, order: Tensor) -> None:
-        """Put the rows into this ``order`` of views (M,)."""
-        if torch.equal(order, self.order):
-            return
+    def arrange(self, order: Tensor, seen: Tensor) -> None:
+        """Put the rows into this ``order`` of views (M,), those that will be ``seen`` (M,) bool through their tables.
+
+        Rows are only ever copied to new places: writing them where others stand takes several times as long.
+        """
         rows = self.order.argsort()[order]
-        self.pending, self.order = self.pending[rows], order
+        due = seen & self.pending[rows]
+        done = self._through_tables(rows[due])
+        self.pending, self.order = self.pending[rows] & ~due, order
+        self.table = torch.cat([self.table, identity_table(self.table.device).expand(1, len(done), 256)])
+        self.table = self.table.index_select(0, rows.where(~due, len(rows)).to(self.table.device))
+        rows[due] = torch.arange(len(rows), len(rows) + done.shape[1])
+        self.planes = torch.cat([self.planes, done], dim=1).index_select(1, rows.to(done.device))
+
+    def _through_tables(self, rows: Tensor) -> Tensor:
+        """The pixels (C, n, P) of these rows (n,) as their tables say they will be."""
         rows = rows.to(self.planes.device)
-        self.planes, self.table = self.planes.index_select(1, rows), self.table.index_select(0, rows)
-
-    def settle(self, chosen: Tensor) -> None:
-        """Let the pixels of the ``chosen`` (M,) bool views go through their tables, which then change nothing."""
-        rows = (chosen & self.pending).nonzero().view(-1).to(self.planes.device)
+        done = self.planes.new_empty((len(self.planes), len(rows), self.planes.shape[2]))
         start = (rows * self.table[0].numel()).int()[:, None]
-        tables = channels_of(self.table, len(self.planes), 256)
-        for part in chunks(len(rows), self.planes.shape[2]):
-            codes = self.planes.index_select(1, rows[part]).int().add_(start[part])
-            for plane, table, code in zip(self.planes, tables, codes, strict=True):
-                plane.index_copy_(0, rows[part], table.index_select(0, code.view(-1)).view(code.shape))
-        self.table.index_copy_(0, rows, identity_table(self.table.device).expand(len(rows), len(self.planes), 256))
-        self.pending &= ~chosen
+        for part in chunks(len(rows), done.shape[2]):
+            codes = self.planes.index_select(1, rows[part]).int().add_(start[part]).flatten(1)
+            look_up(self.table, codes, out=done[:, part].flatten(1))
+        return done
 
 
-def new_canvas(planes: Tensor, order: Tensor, size: tuple[int, int]) -> Canvas:
-    """Views (C, M, P) to which nothing has been done, in an ``order`` (M,)."""
-    channels, views, _ = planes.shape
-    table = identity_table(planes.device).repeat(views, channels, 1)
-    return Canvas(planes, table, torch.zeros(views, dtype=torch.bool), order, size)
+def new_canvas(images: Tensor, image: Tensor, shown: tuple[Tensor, Tensor], order: Tensor) -> Canvas:
+    """Views in an ``order`` (M,), of which each shows these rows (M, H) and columns (M, W) of its ``image`` (M,)."""
+    channels, height, width = images.shape[1:]
+    planes = images.new_empty((channels, len(order), height * width))
+    crop(images, image, shown, out=planes)
+    table = identity_table(images.device).repeat(len(order), channels, 1)
+    return Canvas(planes, table, torch.zeros(len(order), dtype=torch.bool), order, (height, width))
 
 
 @lru_cache(maxsize=8)
@@ -69,7 +74,7 @@ def chunks(views: int, pixels: int, most: int = CHUNK) -> Iterator[slice]:
     """Slices of ``views`` rows that have no more than about ``most`` pixels, when a view has ``pixels``."""
     step = max(1, most // pixels)
     for start in range(0, views, step):
-        yield slice(start, start + step)
+        yield slice(start, min(start + step, views))
 
 
 def channels_of(source: Tensor, count: int, step: int) -> list[Tensor]:
@@ -78,30 +83,32 @@ def channels_of(source: Tensor, count: int, step: int) -> list[Tensor]:
     return [flat[channel * step :] for channel in range(count)]
 
 
-def crop(images: Tensor, image: Tensor, row: Tensor, column: Tensor) -> Tensor:
-    """Pixels (C, M, P) of views that show these rows (M, H) and columns (M, W) of their ``image`` (M,)."""
+def look_up(table: Tensor, codes: Tensor, out: Tensor) -> None:
+    """What ``table`` (X, C, 256) holds at ``codes`` (C, n), which count from where each channel starts, to (C, n)."""
+    for each, code, values in zip(channels_of(table, len(codes), 256), codes, out, strict=True):
+        torch.index_select(each, 0, code, out=values)
+
+
+def crop(images: Tensor, image: Tensor, shown: tuple[Tensor, Tensor], out: Tensor) -> None:
+    """Views into ``out`` (C, M, P) that show these rows (M, H) and columns (M, W) of their ``image`` (M,)."""
     _, channels, height, width = images.shape
-    start = (image[:, None] * channels * height + row) * width
-    start, column = (each.to(images.device, torch.int32) for each in (start, column))
-    planes = images.new_empty((channels, len(row), height * width))
+    start = (image[:, None] * (channels * height) + shown[0]) * width
+    start, column = (each.to(images.device, torch.int32) for each in (start[:, :, None], shown[1][:, None]))
     sources = channels_of(images, channels, height * width)
-    for part in chunks(len(row), height * width):
-        where = (start[part, :, None] + column[part, None, :]).view(-1)
-        for source, values in zip(sources, planes[:, part].flatten(1), strict=True):
+    for part in chunks(len(start), height * width):
+        where = (start[part] + column[part]).view(-1)
+        for source, values in zip(sources, out[:, part].flatten(1), strict=True):
             torch.index_select(source, 0, where, out=values)
-    return planes
 
 
-def render(planes: Tensor, table: Tensor, start: tuple[Tensor, Tensor], out: Tensor) -> None:
-    """Pixels ``planes`` (C, M, P) through ``table`` (X, C, 256) into ``out`` (M, H, W, C).
+def render(canvas: Canvas, table: Tensor, start: tuple[Tensor, Tensor], out: Tensor) -> None:
+    """What is on the canvas through ``table`` (X, C, 256) into ``out`` (M, H, W, C), each view in its place.
 
-    A pixel's part of the table starts where its row (M, H) or its column (M, W) says, 0 where neither says more;
-    (M, 1) speaks for all.
+    A pixel's part of the table starts where its row (M, H) or its column (M, W) says, 0 where neither says more.
     """
     row, column = (each.to(out.device, torch.int32) for each in start)
-    tables = channels_of(table, len(planes), 256)
-    for part in chunks(len(out), planes.shape[2]):
+    rows = canvas.order.argsort().to(out.device)
+    for part in chunks(len(out), canvas.planes.shape[2]):
         first = (row[part, :, None] | column[part, None, :]).flatten(1)
-        codes = planes[:, part].int().add_(first).flatten(1)
-        for each, code, values in zip(tables, codes, out[part].view(-1, len(planes)).unbind(1), strict=True):
-            torch.index_select(each, 0, code, out=values)
+        codes = canvas.planes.index_select(1, rows[part]).int().add_(first).flatten(1)
+        look_up(table, codes, out=out[part].view(-1, len(codes)).T)

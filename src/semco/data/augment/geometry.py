@@ -85,3 +85,17 @@ def _framed_coordinates(matrix: Tensor, size: Size) -> tuple[Tensor, Tensor]:
     along_y = (by_y * y).add_(offset).add_(1 << FIXED).unsqueeze(-1)
     column, row = (along_y + (by_x * x).unsqueeze(-2)).bitwise_right_shift_(FIXED)
     return column, row
+
+
+def slide(pixels: Tensor, matrix: Tensor, fill: int) -> Tensor:
+    """What `resample` gives, for a ``matrix`` (n, 6) with a = 1 and d = 0, which moves each row as a whole."""
+    channels, n, height, width = pixels.shape
+    # As much `fill` before each row, and a row of it around each view: whatever a row shows is one window on them.
+    room = pixels.new_full(((channels * n * (height + 1) + 2) * 2 * width,), fill)
+    room[2 * width : -2 * width].view(channels, n, height + 1, 2 * width)[:, :, :-1, width:] = pixels
+    y = torch.arange(height, dtype=torch.int32, device=pixels.device)
+    column, row = ((matrix[:, 1::3, None] * y).add_(matrix[:, 2::3, None]) >> FIXED).unbind(1)  # (n, H)
+    first = torch.arange(channels * n, dtype=torch.int32, device=pixels.device).mul_(height + 1).add_(1)
+    row = row.clamp(-1, height) + first.view(channels, n, 1)
+    start = (row * (2 * width)).add_(column.clamp(-width, width).add_(width))
+    return room.unfold(0, width, 1).index_select(0, start.view(-1)).view(pixels.shape)

@@ -24,8 +24,13 @@ class Operation:
 
 
 @dataclass(frozen=True)
-class Geometric(Operation):
-    """Moves pixels, as `semco.data.augment.geometry.affine` says by its name."""
+class Slide(Operation):
+    """Moves pixels, as `semco.data.augment.geometry.affine` says by its name; what stood in a row stays together."""
+
+
+@dataclass(frozen=True)
+class Turn(Operation):
+    """Moves pixels, as `semco.data.augment.geometry.affine` says by its name; rows fall apart."""
 
 
 @dataclass(frozen=True)
@@ -44,20 +49,18 @@ class Statistic(Operation):
 
 @dataclass(frozen=True)
 class Spatial(Operation):
-    """Makes new pixels: (pixels, magnitude, size) -> pixels."""
+    """Changes pixels in place: (pixels, magnitude, size)."""
 
-    change: Callable[[Tensor, Tensor, tuple[int, int]], Tensor] = pixels.color
+    change: Callable[[Tensor, Tensor, tuple[int, int]], None] = pixels.color
 
 
-# Kinds stand together, so that the views of one kind are one slice of the views sorted by operation; and the two
-# kinds that look at pixels stand next to each other.
 OPERATIONS: tuple[Operation, ...] = (
     Operation("identity"),
-    Geometric("rotate", -30, 30),  # degrees
-    Geometric("shear_x", -0.3, 0.3),  # pixels a pixel
-    Geometric("shear_y", -0.3, 0.3),
-    Geometric("translate_x", -0.3, 0.3),  # part of the side
-    Geometric("translate_y", -0.3, 0.3),
+    Turn("rotate", -30, 30),  # degrees
+    Slide("shear_x", -0.3, 0.3),  # pixels a pixel
+    Turn("shear_y", -0.3, 0.3),
+    Slide("translate_x", -0.3, 0.3),  # part of the side
+    Slide("translate_y", -0.3, 0.3),
     Point("brightness", 0.05, 0.95, points.brightness),  # 0 black, 1 the original
     Point("posterize", 4, 9, points.posterize),  # whole bits, 4 to 8
     Point("solarize", 0, 1, points.solarize),  # part of the range of values
@@ -67,3 +70,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Spatial("color", 0.05, 0.95, pixels.color),  # 0 black and white, 1 the original
     Spatial("sharpness", 0.05, 0.95, pixels.sharpness),  # 0 smooth, 1 the original
 )
+
+# The order in which views stand by their operation: those of one kind are one slice.
+KINDS = (Operation, Point, Slide, Turn, Statistic, Spatial)
+BY_KIND = tuple(sorted(OPERATIONS, key=lambda each: KINDS.index(type(each))))

@@ -1,7 +1,6 @@
 """Operations that need the other channels or the neighbours of a pixel; they act on the pixels themselves.
 
-Every function takes ``pixels`` (C, n, P) uint8 and ``factor`` (n, 1), where 1 is the original, and gives new pixels as
-integers.
+Every function changes ``pixels`` (C, n, P) uint8 in place; of ``factor`` (n, 1), 1 is the original.
 
 Shapes: C channels, n views, H height, W width, P = H W pixels.
 """
@@ -13,23 +12,18 @@ from torch import Tensor
 from semco.data.augment.points import blend, grey
 
 
-def color(pixels: Tensor, factor: Tensor, _: tuple[int, int]) -> Tensor:
+def color(pixels: Tensor, factor: Tensor, _: tuple[int, int]) -> None:
     """Blend with the grey version of the image; an image of one channel stays as it is."""
-    if len(pixels) == 1:
-        return pixels
-    values = pixels.float()
-    return blend(grey(values), values, factor).short()
+    if len(pixels) > 1:
+        values = pixels.float()
+        pixels.copy_(blend(grey(values), values, factor).short())
 
 
-def sharpness(pixels: Tensor, factor: Tensor, size: tuple[int, int]) -> Tensor:
-    """Blend with a version smoothed by (1 1 1; 1 5 1; 1 1 1) / 13, in which the edge pixels stay as they are."""
-    values = pixels.float()
-    smooth = _smoothed(pixels, size[1])
-    inner, edge = (each.view(*pixels.shape[:2], *size) for each in (smooth, values))
-    for end in (0, -1):
-        inner[..., end, :] = edge[..., end, :]
-        inner[..., end] = edge[..., end]
-    return blend(smooth, values, factor).short()
+def sharpness(pixels: Tensor, factor: Tensor, size: tuple[int, int]) -> None:
+    """Blend with a version smoothed by (1 1 1; 1 5 1; 1 1 1) / 13; the edge pixels stay as they are."""
+    changed = blend(_smoothed(pixels, size[1]), pixels.float(), factor).short()
+    inner, new = (each.unflatten(2, size)[..., 1:-1, 1:-1] for each in (pixels, changed))
+    inner.copy_(new)
 
 
 def _smoothed(pixels: Tensor, width: int) -> Tensor:
@@ -45,4 +39,4 @@ def _smoothed(pixels: Tensor, width: int) -> Tensor:
     total = flat.mul_(4).add_(three)
     total[width:].add_(three[:-width])
     total[:-width].add_(three[width:])
-    return total.float().add_(6.5).mul_(1 / 13).floor_().view_as(pixels)
+    return total.float().mul_(1 / 13).round_().view(pixels.shape)

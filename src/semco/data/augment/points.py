@@ -34,9 +34,10 @@ def solarize(values: Tensor, threshold: Tensor) -> Tensor:
 def autocontrast(values: Tensor, _: Tensor, pixels: Tensor) -> Tensor:
     """Stretch each channel so that the darkest and lightest of ``pixels`` (C, n, P) become 0 and 255."""
     low, high = (end.T.unsqueeze(-1).double() for end in (pixels.amin(dim=-1), pixels.amax(dim=-1)))
+    flat = high == low  # such a channel stays as it is: from 0 to 255
+    low, high = low.masked_fill_(flat, 0), high.masked_fill_(flat, 255)
     scale = torch.full_like(low, 255) / (high - low)  # `255 / tensor` would round twice, as 255 * reciprocal
-    stretched = (values * scale).sub_(low * scale).clamp_(0, 255)
-    return torch.where(high > low, stretched.to(torch.uint8), values)
+    return (values * scale).sub_(low * scale).clamp_(0, 255).short()
 
 
 def contrast(values: Tensor, factor: Tensor, pixels: Tensor) -> Tensor:
@@ -54,7 +55,8 @@ def equalize(values: Tensor, _: Tensor, pixels: Tensor) -> Tensor:
     last = below.gather(-1, lightest.long())  # all but the pixels of the lightest value
     step = torch.div(last, 255).floor_()
     spread = below.add_((step / 2).floor_()).div_(step.clamp(min=1)).clamp_(max=255)
-    return torch.where(step > 0, spread.to(torch.uint8), values)
+    few = step == 0  # too few pixels beside those: the channel stays as it is
+    return spread.mul_(~few).short().add_(values * few)
 
 
 def histogram(pixels: Tensor) -> Tensor:

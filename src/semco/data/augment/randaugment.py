@@ -17,64 +17,76 @@ from torch import Tensor
 from semco.data.augment import geometry
 from semco.data.augment.canvas import GREY, Canvas, chunks
 from semco.data.augment.draws import StrongDraws
-from semco.data.augment.operations import OPERATIONS, Geometric, Point, Spatial, Statistic
+from semco.data.augment.operations import BY_KIND, OPERATIONS, Operation, Point, Slide, Spatial, Statistic, Turn
 
-# By operation: whether it needs the pixels as they stand, and whether it leaves a table behind.
-READS = torch.tensor([isinstance(each, Geometric | Statistic | Spatial) for each in OPERATIONS])
-WRITES = torch.tensor([isinstance(each, Point | Statistic) for each in OPERATIONS])
+FLOATS = 1 << 16  # pixels turned into floats at a time, so that they stay in the cache
+# The operations that move pixels: their codes as (5, 1, 1), and their names.
+MOVES = torch.tensor([[[code]] for code, each in enumerate(OPERATIONS) if isinstance(each, Slide | Turn)])
+NAMES = [each.name for each in OPERATIONS if isinstance(each, Slide | Turn)]
+RANK = torch.tensor([BY_KIND.index(each) for each in OPERATIONS])
+# By rank: whether the operation needs the pixels as they stand, and whether it leaves a table behind.
+READS = torch.tensor([isinstance(each, Slide | Turn | Statistic | Spatial) for each in BY_KIND])
+WRITES = torch.tensor([isinstance(each, Point | Statistic) for each in BY_KIND])
 
 
 def first_order(draws: StrongDraws) -> Tensor:
     """The order of views (M,) in which `apply_operations` wants them first."""
-    return draws.operation[0].argsort(stable=True) if len(draws.operation) else torch.arange(len(draws.cut_y))
+    return RANK[draws.operation[0]].argsort(stable=True) if len(draws.operation) else torch.arange(len(draws.cut_y))
 
 
 def apply_operations(canvas: Canvas, draws: StrongDraws) -> None:
     """Each view's k operations in order, on the canvas in place."""
     matrices = _matrices(draws, canvas.size)
-    for place, operation in enumerate(draws.operation):
-        order = operation.argsort(stable=True)
-        operation = operation[order]
-        canvas.arrange(order)
-        canvas.settle(READS[operation])
-        counts = operation.bincount(minlength=len(OPERATIONS)).tolist()
+    for place, rank in enumerate(RANK[draws.operation]):
+        rank, order = rank.sort(stable=True)
+        if place:
+            canvas.arrange(order, seen=READS[rank])
+        counts = rank.bincount(minlength=len(BY_KIND)).tolist()
         _move(canvas, counts, matrices[place, order])
         _change(canvas, counts, draws.magnitude[place, order].to(canvas.planes.device))
-        canvas.pending |= WRITES[operation]
+        canvas.pending |= WRITES[rank]
 
 
 def _matrices(draws: StrongDraws, size: tuple[int, int]) -> Tensor:
     """Fixed-point affine coefficients (k, M, 6) of every place; made on the CPU, so that all devices round alike."""
-    moves = {
-        each.name: draws.magnitude * (draws.operation == code)
-        for code, each in enumerate(OPERATIONS)
-        if isinstance(each, Geometric)
-    }
-    return geometry.fixed_point(geometry.affine(moves, size))
+    moves = draws.magnitude * (draws.operation == MOVES)
+    return geometry.fixed_point(geometry.affine(dict(zip(NAMES, moves, strict=True)), size))
 
 
 def _move(canvas: Canvas, counts: list[int], matrix: Tensor) -> None:
-    """Move the pixels of views that drew a geometric operation; they stand together."""
-    codes = [code for code, each in enumerate(OPERATIONS) if isinstance(each, Geometric)]
-    rows = slice(sum(counts[: codes[0]]), sum(counts[: codes[-1] + 1]))
-    pixels, matrix = canvas.planes[:, rows].unflatten(2, canvas.size), matrix[rows].to(canvas.planes.device)
+    """Move the pixels of views that drew a geometric operation."""
+    pixels, matrix = canvas.planes.unflatten(2, canvas.size), matrix.to(canvas.planes.device)
+    rows = _rows(counts, Slide)
+    pixels[:, rows] = geometry.slide(pixels[:, rows], matrix[rows], fill=GREY)
+    rows = _rows(counts, Turn)
+    pixels, matrix = pixels[:, rows], matrix[rows]
     for part in chunks(len(matrix), canvas.planes.shape[2]):
         pixels[:, part] = geometry.resample(pixels[:, part], matrix[part], fill=GREY)
 
 
+def _rows(counts: list[int], kind: type[Operation]) -> slice:
+    """The rows of the views that drew an operation of this kind, when ``counts`` drew each."""
+    ranks = [rank for rank, each in enumerate(BY_KIND) if type(each) is kind]
+    return slice(sum(counts[: ranks[0]]), sum(counts[: ranks[-1] + 1]))
+
+
 def _change(canvas: Canvas, counts: list[int], magnitude: Tensor) -> None:
     """Change the tables of views that drew a point operation, and the pixels of those that drew a spatial one."""
-    tables, planes = canvas.table.split(counts), canvas.planes.split(counts, dim=1)
-    magnitudes = magnitude[:, None].split(counts)
-    for each, values, pixels, amount in zip(OPERATIONS, tables, planes, magnitudes, strict=True):
-        if len(values) == 0:
-            continue
+    parts = [
+        (each, part.stop - part.start)
+        for each, count in zip(BY_KIND, counts, strict=True)
+        for part in chunks(count, canvas.planes.shape[2], FLOATS)
+    ]
+    lengths = [length for _, length in parts]
+    tables, planes = canvas.table.split(lengths), canvas.planes.split(lengths, dim=1)
+    amounts = magnitude.view(-1, 1, 1).split(lengths)
+    for (each, _), values, pixels, amount in zip(parts, tables, planes, amounts, strict=True):
         if isinstance(each, Point):
-            values.copy_(each.change(values, amount[..., None]))
+            values.copy_(each.change(values, amount))
         elif isinstance(each, Statistic):
-            values.copy_(each.change(values, amount[..., None], pixels))
+            values.copy_(each.change(values, amount, pixels))
         elif isinstance(each, Spatial):
-            pixels.copy_(each.change(pixels, amount, canvas.size))
+            each.change(pixels, amount[..., 0], canvas.size)
 
 
 def cut_out(draws: StrongDraws, part: float, size: tuple[int, int]) -> tuple[Tensor, Tensor]:
