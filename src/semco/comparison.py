@@ -12,7 +12,7 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,8 @@ from typing import Any
 
 from semco.config import Config, merge
 from semco.errors import UserError
-from semco.files import write_text
+from semco.evaluation.pool_labels import surest_accuracy
+from semco.files import read_json, write_text
 from semco.methods import Method
 from semco.recipes import RECIPES, configure
 from semco.training.run_folder import RunFolder
@@ -43,6 +44,8 @@ PSEUDO_LABELS = tuple(
     f"{what}{kind}" for kind in ("", "/grouped", "/ungrouped") for what in ("ratio", "accuracy", "group_accuracy")
 )
 HEADS = ("one_hot", "semantic")
+# Heads retain more or less by their thresholds; at this part of the images they can be compared.
+SUREST = 0.2
 
 
 @dataclass(frozen=True)
@@ -159,11 +162,12 @@ def _of_head(result: Mapping[str, Any], head: str) -> Mapping[str, float | None]
 
 @dataclass(frozen=True)
 class HeadRow:
-    """One head of one variant: means over the seeds of `PSEUDO_LABELS`, None where no seed has a number."""
+    """One head of one variant: means over the seeds, None where no seed has a number."""
 
     variant: str
     head: str
-    means: Mapping[str, float | None]
+    means: Mapping[str, float | None]  # of `PSEUDO_LABELS`
+    surest: float | None  # accuracy of the `SUREST` part of the images of grouped classes
 
 
 def pseudo_label_rows(outcomes: Sequence[Outcome]) -> list[HeadRow]:
@@ -174,9 +178,23 @@ def pseudo_label_rows(outcomes: Sequence[Outcome]) -> list[HeadRow]:
         for head in HEADS:
             told = [found for result in results if (found := _of_head(result, head))]
             if told:
-                numbers = {name: [v for one in told if (v := one.get(name)) is not None] for name in PSEUDO_LABELS}
-                rows.append(HeadRow(variant, head, {name: fmean(v) if v else None for name, v in numbers.items()}))
+                means = {name: _mean([one.get(name) for one in told]) for name in PSEUDO_LABELS}
+                surest = _mean([_surest(o.cell.run, head) for o in outcomes if o.cell.variant == variant and o.result])
+                rows.append(HeadRow(variant, head, means, surest))
     return rows
+
+
+def _surest(run: RunFolder, head: str) -> float | None:
+    if not (run.pseudo_labels_file.exists() and run.labels_file.exists()):
+        return None
+    groups = read_json(run.labels_file)["groups"]
+    grouped = {k for k, group in enumerate(groups) if groups.count(group) > 1}
+    return surest_accuracy(run.pseudo_labels_file, head, SUREST, grouped)
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    numbers = [value for value in values if value is not None]
+    return fmean(numbers) if numbers else None
 
 
 @dataclass(frozen=True)

@@ -86,13 +86,15 @@ def difference_table(differences: list[Difference], first: str) -> Table:
 
 def pseudo_label_table(rows: list[HeadRow]) -> Table:
     title = "pseudo-labels of the final model for the pool: retained, of these right, of these in the right group; %"
-    table = Table("", "head", "all classes", "grouped classes", "others", title=title, box=None)
+    table = Table(
+        "", "head", "all classes", "grouped classes", "others", "grouped, surest fifth", title=title, box=None
+    )
     for row in rows:
         cells = [
             ", ".join(_percent(row.means[f"{what}{kind}"]) for what in ("ratio", "accuracy", "group_accuracy"))
             for kind in ("", "/grouped", "/ungrouped")
         ]
-        table.add_row(row.variant, row.head.replace("_", "-"), *cells)
+        table.add_row(row.variant, row.head.replace("_", "-"), *cells, _percent(row.surest))
     return table
 
 
