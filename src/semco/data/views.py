@@ -47,34 +47,37 @@ class Augment:
     def views(self, images: Tensor, weak: int, strong: int, generator: Generator) -> Views:
         """``weak`` and ``strong`` views of the same images."""
         _check(images, len(self.mean))
-        n, size = len(images), (images.shape[2], images.shape[3])
-        crops = draw_weak(self.config, (weak + strong) * n, size, generator)
-        draws = draw_strong(self.config, strong * n, size, generator)
-        images = images.contiguous()
-        return Views(
-            weak=tuple(self._weak(images, crops[start : start + n]) for start in range(0, weak * n, n)),
-            strong=self._strong(images, crops[weak * n :], draws).split(n) if strong else (),
-        )
+        n, channels, height, width = images.shape
+        crops = draw_weak(self.config, (weak + strong) * n, (height, width), generator)
+        draws = draw_strong(self.config, strong * n, (height, width), generator)
+        views = torch.empty((weak + strong, n, height, width, channels), dtype=self.dtype, device=images.device)
+        # There are many calls that do little, and each costs less in this mode; the views are made outside of it,
+        # so that training may use them.
+        with torch.inference_mode():
+            images = images.contiguous()
+            for index in range(weak):
+                self._weak(images, crops[index * n : (index + 1) * n], out=views[index])
+            self._strong(images, crops[weak * n :], draws, out=views[weak:].flatten(0, 1))
+        each = views.permute(0, 1, 4, 2, 3).unbind()
+        return Views(weak=each[:weak], strong=each[weak:])
 
-    def _weak(self, images: Tensor, crops: WeakDraws) -> Tensor:
-        """A weak view of each image."""
-        views, size = self._room(images, len(images))
+    def _weak(self, images: Tensor, crops: WeakDraws, out: Tensor) -> None:
+        """A weak view of each image, into (N, H, W, C)."""
+        size = (images.shape[2], images.shape[3])
         row, column = crop_flip(crops, size)
         for part in chunks(len(images), size[0] * size[1]):
             normalised = self._normalised(images[part].flatten(2)).unflatten(2, size)
-            out = views[part].flatten(1, 2).permute(2, 0, 1)
-            crop(normalised, torch.arange(len(normalised)), (row[part], column[part]), out)
-        return views.permute(0, 3, 1, 2)
+            values = out[part].flatten(1, 2).permute(2, 0, 1)
+            crop(normalised, torch.arange(len(normalised)), (row[part], column[part]), values)
 
-    def _strong(self, images: Tensor, crops: WeakDraws, draws: StrongDraws) -> Tensor:
-        """Strong views of all images in turn, again and again."""
-        views, size = self._room(images, len(crops.flip))
-        image = torch.arange(len(views)) % len(images)
-        for part in chunks(len(views), size[0] * size[1], BLOCK):
+    def _strong(self, images: Tensor, crops: WeakDraws, draws: StrongDraws, out: Tensor) -> None:
+        """Strong views of all images in turn, again and again, into (M, H, W, C)."""
+        size = (images.shape[2], images.shape[3])
+        image = torch.arange(len(out)) % len(images)
+        for part in chunks(len(out), size[0] * size[1], BLOCK):
             order = first_order(draws[part])
             canvas = new_canvas(images, image[part][order], crop_flip(crops[part][order], size), order)
-            self._paint(canvas, draws[part], out=views[part])
-        return views.permute(0, 3, 1, 2)
+            self._paint(canvas, draws[part], out=out[part])
 
     def _paint(self, canvas: Canvas, draws: StrongDraws, out: Tensor) -> None:
         """RandAugment and Cutout of what is on the canvas, into (M, H, W, C)."""
@@ -84,12 +87,6 @@ class Augment:
         own = (1 + canvas.order.argsort())[:, None] * table[0].numel()
         row, column = (outside * own for outside in cut_out(draws, self.config.cutout, canvas.size))
         render(canvas, self._normalised(table), (row, column), out)
-
-    def _room(self, images: Tensor, views: int) -> tuple[Tensor, tuple[int, int]]:
-        """Room for views (M, H, W, C), and the size of all."""
-        _, channels, height, width = images.shape
-        room = torch.empty((views, height, width, channels), dtype=self.dtype, device=images.device)
-        return room, (height, width)
 
     def _normalised(self, values: Tensor) -> Tensor:
         """Values (n, C, ...) uint8 as floats of the views' type."""
