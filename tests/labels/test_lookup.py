@@ -72,10 +72,12 @@ def found(store: VectorStore, name: str) -> tuple[str, str]:
         ("sweet_pepper", "pepper", "head noun"),
         ("bird in flight", "bird", "head noun"),
         ("red rollerskates", "roller_skate", "head noun"),
+        ("roadmachine", "machine", "head noun"),
+        ("roadmachines", "machine", "head noun"),
         ("elehpant", "elephant", "edit distance 1"),
         ("retreiver", "retriever", "edit distance 1"),
         ("golden retreiver", "golden_retriever", "edit distance 1"),
-        ("old retriver", "retriever", "edit distance 1"),
+        ("great retriver", "retriever", "edit distance 1"),
         ("golden retreivers", "golden_retriever", "edit distance 1"),
         ("tree blorp", "tree", "mean of words"),
         ("oak tree blorp", "oak+tree", "mean of words"),
@@ -250,3 +252,9 @@ def test_keys() -> None:
     assert alternatives("T-shirt/top") == ("T-shirt", "top")
     assert alternatives("plain name") == ("plain name",)
     assert alternatives("///") == ("///",)
+
+
+def test_half_of_a_foreign_name_is_no_misspelling(store: VectorStore) -> None:
+    """``entle`` means nothing, so ``retriver`` is not taken for a retriever either."""
+    assert Lookup(store).find("EntleRetriver") is None
+    assert Lookup(store).find("entle retriver") is None

@@ -22,6 +22,7 @@ from semco.labels.terms import ARTICLES, drop_articles, normalise
 
 PREPOSITIONS = ("of", "in", "on", "at", "with", "without", "for", "from", "by", "to", "under", "over")
 STOP_WORDS = frozenset((*ARTICLES, *PREPOSITIONS, "and", "or", "not", "other"))
+SHORTEST_HALF, COMMON = 4, 20_000  # letters of a part of a compound, and rank up to which a term may be one
 SHORTEST_CORRECTED = 5  # letters: in shorter words one edit makes another word ("cat", "car")
 APOSTROPHES = str.maketrans("‘’ʼ`´", "'''''")
 LONGEST_SPLIT = 40  # letters: no term joined from two words is longer
@@ -60,6 +61,11 @@ class Vocabulary:
     def first(self, candidates: Iterable[str]) -> Terms:
         """The first candidate that is a term."""
         return next(((key,) for key in candidates if key and key in self.store), ())
+
+    def is_common(self, word: str) -> bool:
+        """Whether a term is among the most frequent."""
+        place = self.store.index(word)
+        return place is not None and self.store.rank(place) < COMMON
 
     @cached_property
     def _by_length(self) -> Mapping[int, tuple[list[int], list[str]]]:
@@ -126,12 +132,22 @@ def _before_of(key: str, known: Vocabulary) -> Terms:
 
 
 def _head_noun(key: str, known: Vocabulary) -> Terms:
-    return known.first(form for head in _head(key) for form in _forms(head))
+    heads = _head(key) or _end_of_compound(_bare(key), known)
+    return known.first(form for head in heads for form in _forms(head))
+
+
+def _end_of_compound(word: str, known: Vocabulary) -> tuple[str, ...]:
+    """``waterslide`` is a slide: the second of two common words that make up a single one."""
+    forms = (word, *_lemmas(word))
+    halves = ((form[:i], form[i:]) for form in forms for i in range(SHORTEST_HALF, len(form) - SHORTEST_HALF + 1))
+    return next(((end,) for start, end in halves if known.is_common(start) and known.is_common(end)), ())
 
 
 def _spelling(key: str, known: Vocabulary) -> Terms:
     bare = _bare(key)
-    for word in dict.fromkeys((bare, *_lemmas(bare), *_head(key))):
+    others = [word for word in key.split("_") if word not in _head(key) and _is_content(word)]
+    heads = _head(key) if all(known.first(_forms(word)) for word in others) else ()  # a foreign name is no misspelling
+    for word in dict.fromkeys((bare, *_lemmas(bare), *heads)):
         if len(word.replace("_", "")) >= SHORTEST_CORRECTED:
             found = known.first(term for term in known.one_edit_away(word) if _is_correction(word, term))
             if found:
