@@ -1,6 +1,7 @@
 """How long views take, next to a Pillow loop that makes the same ones: microseconds an image on one core.
 
 The two take turns and the best turn of each counts, so that what else the machine does matters little to their ratio.
+Freed memory is kept for reuse, as it is while training runs.
 
 Shapes: N images, C channels, H height, W width.
 """
@@ -19,6 +20,7 @@ from semco.bench import pillow_views
 from semco.config import AugmentConfig
 from semco.data.augment.draws import draw_strong, draw_weak
 from semco.data.views import Augment
+from semco.training.memory import kept_for_reuse
 
 BATCH = 448  # images of a SemCo step with 64 labelled images and mu = 3: 64 + 2 * 192
 CONFIG = AugmentConfig()
@@ -30,7 +32,8 @@ def augment(size: int = 32, batch: int = BATCH, repeats: int = 30) -> dict[str, 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        ours, pillow = _take_turns(_pictures(batch, size), repeats)
+        with kept_for_reuse(torch.device("cpu")):
+            ours, pillow = _take_turns(_pictures(batch, size), repeats)
     finally:
         torch.set_num_threads(threads)
     return {

@@ -84,9 +84,10 @@ class Augment:
         apply_operations(canvas, draws)
         # A cut pixel, whose row and column are both inside, finds nothing but grey in its table, which is the first.
         table = torch.cat([torch.full_like(canvas.table[:1], GREY), canvas.table])
-        own = (1 + canvas.order.argsort())[:, None] * table[0].numel()
+        rows = canvas.order.argsort()
+        own = (1 + rows)[:, None] * table[0].numel()
         row, column = (outside * own for outside in cut_out(draws, self.config.cutout, canvas.size))
-        render(canvas, self._normalised(table), (row, column), out)
+        render(canvas.planes, rows, self._normalised(table), (row, column), out)
 
     def _normalised(self, values: Tensor) -> Tensor:
         """Values (n, C, ...) uint8 as floats of the views' type."""

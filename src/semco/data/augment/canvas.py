@@ -36,7 +36,7 @@ class Canvas:
         Rows are only ever copied to new places: writing them where others stand takes several times as long.
         """
         rows = self.order.argsort()[order]
-        due = seen & self.pending[rows]
+        due = seen[order] & self.pending[rows]
         done = self._through_tables(rows[due])
         self.pending, self.order = self.pending[rows] & ~due, order
         self.table = torch.cat([self.table, identity_table(self.table.device).expand(1, len(done), 256)])
@@ -101,14 +101,14 @@ def crop(images: Tensor, image: Tensor, shown: tuple[Tensor, Tensor], out: Tenso
             torch.index_select(source, 0, where, out=values)
 
 
-def render(canvas: Canvas, table: Tensor, start: tuple[Tensor, Tensor], out: Tensor) -> None:
-    """What is on the canvas through ``table`` (X, C, 256) into ``out`` (M, H, W, C), each view in its place.
+def render(planes: Tensor, rows: Tensor, table: Tensor, start: tuple[Tensor, Tensor], out: Tensor) -> None:
+    """The chosen ``rows`` (M,) of ``planes`` (C, M, P) through ``table`` (X, C, 256) into ``out`` (M, H, W, C).
 
     A pixel's part of the table starts where its row (M, H) or its column (M, W) says, 0 where neither says more.
     """
     row, column = (each.to(out.device, torch.int32) for each in start)
-    rows = canvas.order.argsort().to(out.device)
-    for part in chunks(len(out), canvas.planes.shape[2]):
+    rows = rows.to(out.device)
+    for part in chunks(len(out), planes.shape[2]):
         first = (row[part, :, None] | column[part, None, :]).flatten(1)
-        codes = canvas.planes.index_select(1, rows[part]).int().add_(first).flatten(1)
+        codes = planes.index_select(1, rows[part]).int().add_(first).flatten(1)
         look_up(table, codes, out=out[part].view(-1, len(codes)).T)

@@ -42,7 +42,7 @@ def autocontrast(values: Tensor, _: Tensor, pixels: Tensor) -> Tensor:
 
 def contrast(values: Tensor, factor: Tensor, pixels: Tensor) -> Tensor:
     """Blend with the mean grey of ``pixels`` (C, n, P); ``factor`` (n, 1, 1), 1 is the original."""
-    mean = grey(pixels.float())[0].mean(dim=-1, dtype=torch.float64).add_(0.5).floor_()
+    mean = grey(pixels.float()).mean(dim=-1, dtype=torch.float64).add_(0.5).floor_()
     return blend(mean.float().view(-1, 1, 1), values, factor).short()
 
 
@@ -62,10 +62,9 @@ def equalize(values: Tensor, _: Tensor, pixels: Tensor) -> Tensor:
 def histogram(pixels: Tensor) -> Tensor:
     """How often each of 256 values occurs: (C, n, P) uint8 -> (n, C, 256) int64."""
     channels, n, _ = pixels.shape
-    first = torch.arange(0, channels * n * 256, 256, dtype=torch.int32, device=pixels.device)
-    bins = pixels.int().add_(first.view(channels, n, 1))
-    count = torch.bincount(bins.view(-1), minlength=channels * n * 256)
-    return count.view(channels, n, 256).transpose(0, 1)
+    first = torch.arange(n * channels, dtype=torch.int32, device=pixels.device).mul_(256).view(n, channels)
+    bins = pixels.int().add_(first.T.unsqueeze(-1))
+    return torch.bincount(bins.view(-1), minlength=n * channels * 256).view(n, channels, 256)
 
 
 def blend(start: Tensor, end: Tensor, factor: Tensor) -> Tensor:
@@ -74,9 +73,9 @@ def blend(start: Tensor, end: Tensor, factor: Tensor) -> Tensor:
 
 
 def grey(pixels: Tensor) -> Tensor:
-    """Pillow's conversion to grey, (C, n, P) float -> (1, n, P); its 16-bit integer weights are exact in float32."""
+    """Pillow's conversion to grey, (C, n, P) float -> (n, P); its 16-bit integer weights are exact in float32."""
     if len(pixels) == 1:
-        return pixels
-    red, green, blue = (pixels[channel : channel + 1] for channel in range(3))
+        return pixels[0]
+    red, green, blue = pixels.unbind()
     total = (red * 19595).add_(green, alpha=38470).add_(blue, alpha=7471)
     return total.add_(1 << 15).mul_(2**-16).floor_()
