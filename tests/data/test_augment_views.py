@@ -210,6 +210,16 @@ def test_two_rotations_compose_to_the_pixels_of_rotating_twice() -> None:
     assert int((there == 0).sum()) > 0
 
 
+@pytest.mark.parametrize("name", ["shear_x", "translate_x", "translate_y"])
+def test_moving_rows_as_a_whole_is_moving_their_pixels(name: str) -> None:
+    """Also by more than the image is wide or high, where nothing but fill is left."""
+    amount = torch.linspace(-3, 3, 41, dtype=torch.float64)
+    moves = {each: amount * (each == name) for each in ("rotate", "shear_x", "shear_y", "translate_x", "translate_y")}
+    matrix = geometry.fixed_point(geometry.affine(moves, (9, 14)))
+    pixels = noise(41, 3, (9, 14)).transpose(0, 1).contiguous()
+    assert torch.equal(geometry.slide(pixels, matrix, fill=5), geometry.resample(pixels, matrix, fill=5))
+
+
 @pytest.mark.parametrize(
     "images",
     [
