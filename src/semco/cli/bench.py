@@ -99,7 +99,9 @@ def scale(
 
 @app.command("labels")
 def label_vectors(
-    full: bool = typer.Option(False, help="Build a store from made-up files of the official sizes, too: an hour."),
+    full: bool = typer.Option(
+        False, help="Also build a store from made-up files of the official sizes: 15 minutes, 25 GB of disk."
+    ),
     size: float = typer.Option(1.0, min=0.001, max=1.0, help="With --full: this part of the official sizes."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
