@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from semco.cli.train import given
 
@@ -86,9 +86,8 @@ def difference_table(differences: list[Difference], first: str) -> Table:
 
 def pseudo_label_table(rows: list[HeadRow]) -> Table:
     title = "pseudo-labels of the final model for the pool: retained, of these right, of these in the right group; %"
-    table = Table(
-        "", "head", "all classes", "grouped classes", "others", "grouped, surest fifth", title=title, box=None
-    )
+    kinds = ("all classes", "grouped classes", "others", "surest fifth of grouped: right")
+    table = Table(Column(overflow="fold"), "head", *kinds, title=title, box=None)
     for row in rows:
         cells = [
             ", ".join(_percent(row.means[f"{what}{kind}"]) for what in ("ratio", "accuracy", "group_accuracy"))
