@@ -43,7 +43,16 @@ def version(show: bool = typer.Option(False, "--version", help="Show the version
 def main() -> None:
     """Run a command and leave with its exit code."""
     try:
-        sys.exit(exit_code(app))
+        try:
+            code = exit_code(app)
+        except SystemExit as ended:  # typer's own way to end
+            code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        sys.stdout.flush()
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            # gloo's threads do not always survive the interpreter's end: now and then a process whose work was done and
+            # written died of them, and torchrun called the run failed.
+            os._exit(code)
+        sys.exit(code)
     except BrokenPipeError:  # the reader of our output has gone, for example `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
