@@ -12,6 +12,7 @@ import math
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -40,9 +41,8 @@ COLUMNS = (
 )
 
 # What the final model's heads say of the unlabelled images, by kind of class; a field of result.json's pseudo_labels.
-PSEUDO_LABELS = tuple(
-    f"{what}{kind}" for kind in ("", "/grouped", "/ungrouped") for what in ("ratio", "accuracy", "group_accuracy")
-)
+KINDS, MEASURES = ("", "/grouped", "/ungrouped"), ("ratio", "accuracy", "group_accuracy")
+PSEUDO_LABELS = tuple(f"{measure}{kind}" for kind in KINDS for measure in MEASURES)
 HEADS = ("one_hot", "semantic")
 # Heads retain more or less by their thresholds; at this part of the images they can be compared.
 SUREST = 0.2
@@ -174,12 +174,12 @@ def pseudo_label_rows(outcomes: Sequence[Outcome]) -> list[HeadRow]:
     """What the final models of each variant say of the unlabelled images, by head."""
     rows = []
     for variant in dict.fromkeys(outcome.cell.variant for outcome in outcomes):
-        results = [o.result for o in outcomes if o.cell.variant == variant and o.result is not None]
+        finished = [(o.cell.run, o.result) for o in outcomes if o.cell.variant == variant and o.result is not None]
         for head in HEADS:
-            told = [found for result in results if (found := _of_head(result, head))]
+            told = [found for _, result in finished if (found := _of_head(result, head))]
             if told:
                 means = {name: _mean([one.get(name) for one in told]) for name in PSEUDO_LABELS}
-                surest = _mean([_surest(o.cell.run, head) for o in outcomes if o.cell.variant == variant and o.result])
+                surest = _mean([_surest(run, head) for run, _ in finished])
                 rows.append(HeadRow(variant, head, means, surest))
     return rows
 
@@ -188,7 +188,8 @@ def _surest(run: RunFolder, head: str) -> float | None:
     if not (run.pseudo_labels_file.exists() and run.labels_file.exists()):
         return None
     groups = read_json(run.labels_file)["groups"]
-    grouped = {k for k, group in enumerate(groups) if groups.count(group) > 1}
+    sizes = Counter(groups)
+    grouped = {k for k, group in enumerate(groups) if sizes[group] > 1}
     return surest_accuracy(run.pseudo_labels_file, head, SUREST, grouped)
 
 
