@@ -47,6 +47,15 @@ def test_targets_in_a_pass_of_their_own(views: dict[str, torch.Tensor]) -> None:
     torch.testing.assert_close(out["b"].features, together[3:])
 
 
+def test_targets_in_a_pass_of_their_own_leave_the_running_statistics_to_the_others(
+    views: dict[str, torch.Tensor],
+) -> None:
+    network = Toy()
+    NetworkForward(network, averaged_copy(network))(a=views["a"], no_grad={"t": views["targets"]})
+    torch.testing.assert_close(network.norm.running_mean, 0.1 * views["a"].mean(dim=0))  # from 0, with momentum 0.1
+    assert int(network.norm.num_batches_tracked) == 1
+
+
 def test_targets_joined_are_normalised_with_the_rest_but_carry_no_gradient(views: dict[str, torch.Tensor]) -> None:
     network = Toy()
     forward = NetworkForward(network, averaged_copy(network), "joint")

@@ -21,7 +21,9 @@ class NetworkForward:
     """`semco.methods.base.Forward` over a network and its averaged copy.
 
     ``target_views`` says how views in ``no_grad`` run: in a pass of their own without gradient, which saves their
-    backward pass, or jointly with the others, so that normalisation sees all views as one batch.
+    backward pass, or jointly with the others, so that normalisation sees all views as one batch. A pass of their own
+    leaves the running statistics alone: those of the pass that is learned from are what the weights are used to
+    (docs/speed.md: a point of accuracy in short runs).
     """
 
     def __init__(
@@ -43,7 +45,7 @@ class NetworkForward:
             return {name: out.detach() if name in targets else out for name, out in joined.items()}
         outputs: dict[str, Outputs] = {}
         if targets:
-            with torch.no_grad():
+            with torch.no_grad(), frozen_statistics(self._network):
                 outputs |= self._run(self._network, targets)
         if views:
             outputs |= self._run(self._network, views)
