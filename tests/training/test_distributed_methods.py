@@ -6,36 +6,40 @@ import math
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from test_distributed import assert_close, config_of, in_processes, lines_of, tensors_of, train_all
+from torch import Tensor
 
 from semco.config import Config, merge
 from semco.experiment import train
+from semco.methods import vat
 
-# What each process would draw, or compute of its own images as a whole, is turned off: the rest is the same.
+# What each process would draw of its own is turned off: the rest is the same.
 STATELESS: dict[str, dict[str, Any]] = {
     "mean_teacher": {},
     "pi_model": {},
     "pseudo_label": {"start": 0.0, "end": 0.0},
     "mixmatch": {"alpha": 0.0},
     "ict": {"alpha": 0.0},
-    "uda": {"annealing": "none", "tau": 0.3},
+    "uda": {"tau": 0.3},
     "devise": {},
     "featmatch": {},
 }
 WITH_ROWS: dict[str, dict[str, Any]] = {
     "temporal_ensembling": {},
-    "plcb": {"alpha": 0.0, "lambda_a": 0.0},
+    "plcb": {"alpha": 0.0},
     "flexmatch": {"tau": 0.4},
     "label_propagation": {"warmup": 0.0},
 }
-DRAWING: dict[str, dict[str, Any]] = {
+# Statistics of the step as a whole, and rows of labelled images.
+OF_THE_WHOLE_STEP: dict[str, dict[str, Any]] = {
+    "freematch": {"threshold_decay": 0.7, "lambda_f": 1.0},
+    "softmatch": {"threshold_decay": 0.1},
+    "simmatch": {"tau": 0.3},
+    "cowmask": {"proportion_min": 0.0, "proportion_max": 0.0, "tau": 0.3},
+    "remixmatch": {"strong_views": 2, "alpha": 0.0, "lambda_rotation": 0.0},
     "vat": {"lambda_entropy": 0.5},
-    "remixmatch": {"strong_views": 2},
-    "cowmask": {},
-    "freematch": {},
-    "softmatch": {},
-    "simmatch": {},
 }
 
 
@@ -72,10 +76,38 @@ def test_rows_of_images_are_those_of_the_process_that_saw_them(tiny_values: dict
     assert float(tensors_of(tmp_path / "two-label_propagation")["method.certainty"].max()) > 0
 
 
+def start_from_the_images(images: Tensor, generator: torch.Generator) -> Tensor:  # noqa: ARG001
+    """In place of VAT's draws, which no two processes share."""
+    return images.cos()
+
+
+def train_all_without_draws(runs: dict[str, str]) -> None:
+    vat.random_directions = start_from_the_images
+    train_all(runs)
+
+
+def test_statistics_of_a_step_are_those_of_all_its_images(
+    tiny_values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configs = configs_of(tiny_values, OF_THE_WHOLE_STEP, "none", 5)
+    in_processes(2, train_all_without_draws, {str(tmp_path / f"two-{m}"): c.to_yaml() for m, c in configs.items()})
+    monkeypatch.setattr(vat, "random_directions", start_from_the_images)
+    for method, config in configs.items():
+        train(config, tmp_path / f"one-{method}")
+        one, two = (tensors_of(tmp_path / f"{count}-{method}") for count in ("one", "two"))
+        for name in one:
+            if not name.startswith("meters"):
+                torch.testing.assert_close(one[name], two[name], atol=1e-5, rtol=1e-5, msg=f"{method}: {name}")
+    assert float(tensors_of(tmp_path / "two-simmatch")["method.bank"].abs().sum()) > 0
+    assert 0 < float(tensors_of(tmp_path / "two-freematch")["method.policy.confidence"]) < 1
+
+
 def test_methods_that_draw_run_in_two_processes(tiny_values: dict[str, Any], tmp_path: Path) -> None:
-    configs = configs_of(tiny_values, DRAWING, "batch", 4)
+    """Partners, masks and turns are drawn by each process for its own images."""
+    drawing = {"remixmatch": {"strong_views": 2}, "cowmask": {}, "vat": {}}
+    configs = configs_of(tiny_values, drawing, "batch", 4)
     in_processes(2, train_all, {str(tmp_path / m): config.to_yaml() for m, config in configs.items()})
-    for method in DRAWING:
+    for method in drawing:
         losses = [line["loss"] for line in lines_of(tmp_path / method)]
         assert losses
         assert all(math.isfinite(loss) for loss in losses)

@@ -199,7 +199,7 @@ class Session:
         """
         split, dataset = self.problem.split, self.problem.dataset
         index = torch.arange(len(split.unlabelled), device=outputs.logits.device)
-        said = copy.deepcopy(method).pseudo_labels(outputs, index)
+        said = copy.deepcopy(method).eval().pseudo_labels(outputs, index)
         truth = dataset.train_labels[torch.from_numpy(split.unlabelled)]
         paths = None if dataset.train_paths is None else [dataset.train_paths[i] for i in split.unlabelled]
         write_pool_labels(self.run.pseudo_labels_file, split.unlabelled, truth.numpy(), said, paths)

@@ -70,6 +70,8 @@ class Method(nn.Module, ABC, Generic[C]):
     - other numbers: the greatest, right for counters of steps;
     - registered with ``persistent=False``: left alone and not saved, for constants made from the task.
 
+    What is not linear in the images (a ratio, a variance) asks `semco.across` for the step as a whole.
+
     Parts of a method (threshold policies) declare their own ``per_image_buffers`` in the same way.
     """
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pydantic import Field, PositiveFloat, model_validator
 
+from semco.across import mean_across
 from semco.config import MethodConfig, Unit
 from semco.losses import cross_entropy, squared_error
 from semco.methods.base import Forward, Method
@@ -62,7 +63,7 @@ class CowMask(Method[CowMaskConfig]):
         said = forward.teacher(weak=images)["weak"].logits.softmax(dim=-1)  # (U, K)
         pseudo = soft_pseudo_labels(said)
         confidence = mix(pseudo.confidence, pseudo.confidence.roll(-1), kept)
-        share = (confidence > config.tau).to(said.dtype).mean()
+        share = mean_across((confidence > config.tau).to(said.dtype).mean())
         mixed = mix(images, images.roll(-1, dims=0), 1.0 - mask)
         outputs = forward(labelled=batch.labelled.weak[0], mixed=mixed)
         student = outputs["mixed"].logits.softmax(dim=-1)

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
+from semco.across import mean_across, rows_across
 from semco.config import MethodConfig, Unit
 from semco.losses import entropy, soft_cross_entropy
 from semco.methods.base import Forward, Method
@@ -76,5 +77,7 @@ class PLCB(Method[PLCBConfig]):
 
 def class_divergence(logits: Tensor) -> Tensor:
     """R_A = sum_c p_c log(p_c / h_c), p uniform and h the mean softmax of logits (N, K) -> ()."""
-    mean = logits.log_softmax(dim=-1).logsumexp(dim=0) - math.log(len(logits))  # (K,), log h
+    own = logits.log_softmax(dim=-1).logsumexp(dim=0) - math.log(len(logits))  # (K,), log h of this process
+    most = rows_across(own.detach()[None]).amax(dim=0)  # keeps the exponentials from vanishing
+    mean = mean_across((own - most).exp()).log() + most
     return -math.log(logits.shape[-1]) - mean.mean()

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from pydantic import Field, PositiveFloat
 from torch import Tensor, nn
 
+from semco.across import rows_across
 from semco.config import MethodConfig, Unit
 from semco.losses import cross_entropy, masked_mean, soft_cross_entropy
 from semco.methods.base import Forward, Method
@@ -89,13 +90,14 @@ class SimMatch(Method[SimMatchConfig]):
 
     def _remember(self, embeddings: Tensor, batch: Batch) -> None:
         """Move the bank's rows towards embeddings (B, e) of this step's images, the mean where one is there twice."""
-        index, unit = batch.labelled_index, F.normalize(embeddings, dim=-1)
+        index, labels = rows_across(batch.labelled_index), rows_across(batch.labels)
+        unit = F.normalize(rows_across(embeddings), dim=-1)
         sums = torch.zeros_like(self.bank).index_add_(0, index, unit)
         moved = F.normalize(self.bank, dim=-1) * self.config.bank_momentum
         moved = moved + (1 - self.config.bank_momentum) * F.normalize(sums, dim=-1)
         seen = torch.zeros_like(self.bank_labels).index_fill_(0, index, 1)[:, None] == 1
         self.bank.copy_(torch.where(seen, moved, self.bank))
-        self.bank_labels[index] = batch.labels
+        self.bank_labels[index] = labels
 
 
 def propagate(classes: Tensor, instances: Tensor, bank_labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:

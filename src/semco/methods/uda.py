@@ -8,9 +8,11 @@ from __future__ import annotations
 import math
 from typing import Literal
 
+import torch
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 
+from semco.across import mean_across
 from semco.config import MethodConfig, Unit
 from semco.losses import cross_entropy, masked_mean, soft_cross_entropy
 from semco.methods.base import Forward, Method
@@ -89,4 +91,5 @@ def annealed_cross_entropy(logits: Tensor, labels: Tensor, limit: float) -> tupl
     """Mean cross-entropy () over the images whose correct class is at most ``limit`` likely, and which (B,)."""
     losses = cross_entropy(logits, labels)
     kept = ((-losses.detach()).exp() <= limit).to(losses.dtype)
-    return (losses * kept).sum() / kept.sum().clamp(min=1), kept
+    share = mean_across(kept.mean()).clamp(min=torch.finfo(kept.dtype).tiny)
+    return masked_mean(losses, kept) / share, kept

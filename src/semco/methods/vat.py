@@ -49,7 +49,7 @@ class VAT(Method[VATConfig]):
         def predict(perturbed: Tensor) -> Tensor:
             return forward.without_statistics(perturbed=perturbed)["perturbed"].logits
 
-        start = torch.randn(images.shape, generator=progress.generator).to(images)
+        start = random_directions(images, progress.generator)
         direction = adversarial_direction(images, clean, predict, start, config.xi, config.iterations)
         smoothness = kl_divergence(clean, predict(images + config.epsilon * direction))  # (U,), Eq. 5
         labelled = forward(labelled=batch.labelled.weak[0])["labelled"].logits
@@ -60,6 +60,11 @@ class VAT(Method[VATConfig]):
             weights["entropy"] = config.lambda_entropy
         pseudo = soft_pseudo_labels(clean.softmax(dim=-1))
         return StepResult(losses, weights, pseudo_labels={"one_hot": pseudo})
+
+
+def random_directions(images: Tensor, generator: torch.Generator) -> Tensor:
+    """A normal draw for each pixel of (U, C, H, W): where the power iteration begins."""
+    return torch.randn(images.shape, generator=generator).to(images)
 
 
 def adversarial_direction(

@@ -12,6 +12,8 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from semco.across import mean_across
+
 Norm = Literal["batch", "none"]
 
 
@@ -51,9 +53,9 @@ class WarmBatchNorm2d(nn.BatchNorm2d):
     def _normalise_together(self, input: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """`_normalise` over the images of all processes."""
         wide = input.float() if input.dtype in (torch.float16, torch.bfloat16) else input
-        mean = mean_over_processes(wide.mean((0, 2, 3)))  # (C,)
+        mean = mean_across(wide.mean((0, 2, 3)))  # (C,)
         centred = wide - mean[:, None, None]
-        var = mean_over_processes(centred.square().mean((0, 2, 3)))  # (C,)
+        var = mean_across(centred.square().mean((0, 2, 3)))  # (C,)
         output = centred * (self.weight * (var + self.eps).rsqrt())[:, None, None] + self.bias[:, None, None]
         count = dist.get_world_size() * input.numel() // input.shape[1]
         return output.to(input.dtype), mean.detach(), var.detach() * (count / max(1, count - 1))
@@ -71,28 +73,6 @@ class WarmBatchNorm2d(nn.BatchNorm2d):
         assert self.momentum is not None
         self.num_batches_tracked.add_(1)
         return (9.0 / (9.0 + self.num_batches_tracked)).clamp(min=self.momentum).to(dtype)
-
-
-class _MeanOverProcesses(torch.autograd.Function):
-    """The mean over processes; its gradient is the mean of theirs, as each loss depends on each input."""
-
-    @staticmethod
-    def forward(ctx: object, values: Tensor) -> Tensor:  # noqa: ARG004
-        summed = values.clone()
-        dist.all_reduce(summed)
-        return summed / dist.get_world_size()
-
-    @staticmethod
-    def backward(ctx: object, gradient: Tensor) -> Tensor:  # noqa: ARG004
-        summed = gradient.clone()
-        dist.all_reduce(summed)
-        return summed / dist.get_world_size()
-
-
-def mean_over_processes(values: Tensor) -> Tensor:
-    """The mean of the values that each process has, with gradient."""
-    mean: Tensor = _MeanOverProcesses.apply(values)  # type: ignore[no-untyped-call]
-    return mean
 
 
 def synchronise(network: nn.Module) -> None:

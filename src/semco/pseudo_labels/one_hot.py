@@ -17,8 +17,7 @@ def one_hot_pseudo_labels(logits: Tensor, index: Tensor, policy: ThresholdPolicy
     """argmax of the softmax of logits (U, K) on the weak view, weighed by a policy (Eq. 2, Eq. 7)."""
     probabilities = logits.softmax(dim=-1)
     confidence, labels = probabilities.max(dim=-1)
-    policy.update(confidence, labels, probabilities, index)
-    mask = policy.mask(confidence, labels, probabilities)
+    mask = policy(confidence, labels, probabilities, index)
     return PseudoLabels(labels=labels, mask=mask, confidence=confidence)
 
 

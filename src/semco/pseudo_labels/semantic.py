@@ -142,10 +142,9 @@ def semantic_pseudo_labels(
     weights = class_groups.within(scores.classes, groups)  # (U, K)
     weights = weights / weights.sum(dim=-1, keepdim=True)
     labels = rule.labels(scores.classes, weights)
-    policy.update(confidence, groups, scores.groups, index)
     return SemanticPseudoLabels(
         labels=labels,
-        mask=policy.mask(confidence, groups, scores.groups),
+        mask=policy(confidence, groups, scores.groups, index),
         confidence=confidence,
         groups=groups,
         weights=weights,

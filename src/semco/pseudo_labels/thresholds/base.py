@@ -15,7 +15,7 @@ from torch import Tensor, nn
 class ThresholdPolicy(nn.Module, ABC):
     """Weights in [0, 1] for pseudo-labels. What a policy learns during a run lives in its buffers.
 
-    Every step calls `update` with the head's statements about the weak views, then `mask` with the same.
+    Called with the head's statements about the weak views: it learns from them while training, then judges them.
     """
 
     # Buffers with a row for each image of the unlabelled pool, see `semco.methods.base.Method`.
@@ -23,8 +23,16 @@ class ThresholdPolicy(nn.Module, ABC):
     # Whether `losses` has anything to say: where it has not, nobody makes scores of the strong views for it.
     has_losses: ClassVar[bool] = False
 
+    def forward(self, confidence: Tensor, choices: Tensor, scores: Tensor, index: Tensor) -> Tensor:
+        if self.training:
+            self.update(confidence, choices, scores, index)
+        return self.mask(confidence, choices, scores)
+
     def update(self, confidence: Tensor, choices: Tensor, scores: Tensor, index: Tensor) -> None:
-        """Learn from this step; ``index`` (U,) are places in the unlabelled pool. Nothing, by default."""
+        """Learn from this step; ``index`` (U,) are places in the unlabelled pool. Nothing, by default.
+
+        What a policy wants to know of the step as a whole it asks of all processes (`semco.across`).
+        """
 
     @abstractmethod
     def mask(self, confidence: Tensor, choices: Tensor, scores: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from semco.across import mean_across, rows_across
 from semco.pseudo_labels.thresholds.base import ThresholdPolicy, prior_of
 
 # Keeps the ratio of two running means finite for a choice that has not been made for ages.
@@ -42,6 +43,7 @@ class FreeMatchThreshold(ThresholdPolicy):
     def update(self, confidence: Tensor, choices: Tensor, scores: Tensor, index: Tensor) -> None:  # noqa: ARG002
         """Eq. 5, 6 and 10: moving averages of what the batch says on average."""
         weight = 1 - self.decay
+        confidence, choices, scores = rows_across(confidence), rows_across(choices), rows_across(scores)
         self.confidence.lerp_(confidence.mean(), weight)
         self.expected.lerp_(scores.mean(dim=0), weight)
         self.frequency.lerp_(_histogram(choices, scores), weight)
@@ -61,8 +63,9 @@ def fairness_loss(strong: Tensor, mask: Tensor, expected: Tensor, frequency: Ten
     code, where it adds a constant.
     """
     target = _normalised(expected / frequency.clamp(min=RAREST))
-    mean = (strong * mask[:, None]).sum(dim=0)
-    count = F.one_hot(strong.argmax(dim=-1), strong.shape[-1]).to(strong.dtype).mul(mask[:, None]).sum(dim=0)
+    chosen = F.one_hot(strong.argmax(dim=-1), strong.shape[-1]).to(strong.dtype)
+    mean = mean_across((strong * mask[:, None]).mean(dim=0))
+    count = mean_across((chosen * mask[:, None]).mean(dim=0))
     made = count > 0
     ratio = torch.where(made, mean / count.clamp(min=RAREST), torch.zeros_like(mean))
     balanced = ratio / ratio.sum().clamp(min=RAREST)

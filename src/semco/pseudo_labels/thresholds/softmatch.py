@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from semco.across import rows_across
 from semco.pseudo_labels.alignment import DistributionAlignment
 from semco.pseudo_labels.thresholds.base import ThresholdPolicy, prior_of
 
@@ -41,6 +42,7 @@ class SoftMatchWeights(ThresholdPolicy):
 
     def update(self, confidence: Tensor, choices: Tensor, scores: Tensor, index: Tensor) -> None:  # noqa: ARG002
         """Moving averages of mean and unbiased variance of the aligned confidence."""
+        scores = rows_across(scores)
         self.alignment.remember(scores)
         aligned = self._confidence(scores)
         self.mean.lerp_(aligned.mean(), 1 - self.decay)
