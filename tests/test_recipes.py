@@ -10,6 +10,7 @@ import pytest
 from semco.config import Config
 from semco.errors import UserError
 from semco.recipes import RECIPES, configure
+from semco.training.schedule import highest_learning_rate
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -32,7 +33,8 @@ def test_defaults_are_those_of_the_paper() -> None:
     assert config.method.name == "semco"
     assert config.training.total_steps == 300 * 1024
     assert (config.training.batch_size, config.training.mu, config.training.ema_decay) == (64, 3, 0.999)
-    assert (config.optim.lr, config.optim.momentum, config.optim.weight_decay) == (0.03, 0.9, 5e-4)
+    assert (config.optim.momentum, config.optim.weight_decay) == (0.9, 5e-4)
+    assert highest_learning_rate(config.optim, config.training.total_steps) == 0.03
     assert config.optim.warmup * config.training.total_steps == pytest.approx(10 * 1024)
 
 

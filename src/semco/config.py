@@ -11,7 +11,16 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    SerializeAsAny,
+    ValidationError,
+    model_validator,
+)
 
 from semco.errors import UserError, nearest, unknown
 
@@ -96,7 +105,8 @@ class AugmentConfig(Section):
 
 
 class OptimConfig(Section):
-    lr: float = Field(default=0.03, gt=0)
+    # "auto": the paper's 0.03 in runs of its length, up to 0.1 in short ones (`semco.training.schedule`).
+    lr: PositiveFloat | Literal["auto"] = "auto"
     momentum: Unit = 0.9
     nesterov: bool = True
     # Not applied to normalisation layers and biases.

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from semco.config import OptimConfig
-from semco.training.schedule import learning_rate
+from semco.training.schedule import highest_learning_rate, learning_rate
 
 
 def rates(schedule: str, total: int = 100, warmup: float = 0.1) -> list[float]:
@@ -38,3 +38,12 @@ def test_constant_stays() -> None:
 
 def test_no_warm_up_starts_at_the_full_rate() -> None:
     assert rates("cosine", warmup=0.0)[0] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("steps", "rate"), [(1, 0.1), (500, 0.1), (307_200, 0.03), (10**6, 0.03), (12394, math.sqrt(0.1 * 0.03))]
+)
+def test_short_runs_learn_faster_and_long_ones_as_in_the_paper(steps: int, rate: float) -> None:
+    """12,394 is the geometric mean of 500 and 307,200."""
+    assert highest_learning_rate(OptimConfig(), steps) == pytest.approx(rate, rel=1e-4)
+    assert highest_learning_rate(OptimConfig(lr=0.2), steps) == 0.2

@@ -22,7 +22,7 @@ from semco.training.execution import choose_compilation, choose_precision
 from semco.training.forward import NetworkForward
 from semco.training.optimiser import build_optimiser
 from semco.training.run_folder import RunFolder
-from semco.training.schedule import learning_rate
+from semco.training.schedule import highest_learning_rate, learning_rate
 from semco.training.signals import Interrupted, StopRequest, stop_request
 from semco.training.statistics import FiniteWatch, Meters
 from semco.types import Batch, Progress, StepResult
@@ -219,6 +219,9 @@ class Trainer:
     def _lr(self) -> float:
         return float(self.optimiser.param_groups[0]["lr"])
 
+    def _highest_lr(self) -> float:
+        return highest_learning_rate(self.config.optim, self.config.training.total_steps)
+
     def _stop_if_diverged(self) -> None:
         culprits = self._watch.culprits()
         if culprits is None:
@@ -228,7 +231,7 @@ class Trainer:
         kept = f"the last good checkpoint is {saved[-1]}" if saved else "no checkpoint had been written yet"
         raise UserError(
             f"loss {', '.join(names)} became non-finite at step {step}; {kept}; "
-            f"train again with a lower optim.lr than {self.config.optim.lr:g}."
+            f"train again with a lower optim.lr than {self._highest_lr():.2g}."
         )
 
     def _save(self) -> None:

@@ -26,4 +26,5 @@ def build_optimiser(config: OptimConfig, *modules: nn.Module) -> torch.optim.SGD
     # that the host need not wait for it at every step.
     on_gpu = any(parameter.is_cuda for module in modules for parameter in module.parameters())
     kind = {"fused": True} if on_gpu else {"foreach": True}
-    return torch.optim.SGD(groups, lr=config.lr, momentum=config.momentum, nesterov=nesterov, **kind)
+    # The rate is set at every step (`semco.training.schedule`).
+    return torch.optim.SGD(groups, lr=0.0, momentum=config.momentum, nesterov=nesterov, **kind)

@@ -6,18 +6,31 @@ import math
 
 from semco.config import OptimConfig
 
+# Steps and learning rate: where short runs learn most (docs/results.md), and the paper's 300 epochs.
+SHORT, LONG = (500, 0.1), (307_200, 0.03)
+
+
+def highest_learning_rate(config: OptimConfig, total_steps: int) -> float:
+    """The rate between warm-up and decay; ``auto`` lies on a straight line between the two, in logarithms of both."""
+    if config.lr != "auto":
+        return config.lr
+    (short, high), (long, low) = SHORT, LONG
+    steps = min(max(total_steps, short), long)
+    return float(high * (low / high) ** (math.log(steps / short) / math.log(long / short)))
+
 
 def learning_rate(config: OptimConfig, step: int, total_steps: int) -> float:
     """Linear warm-up, then the chosen decay; ``step`` counts from 0.
 
     ``cosine`` falls to 0 at the end; ``cosine_7_16`` is FixMatch's cos(7 pi t / 16 T), which ends at about a fifth.
     """
+    highest = highest_learning_rate(config, total_steps)
     warmup = round(config.warmup * total_steps)
     if step < warmup:
-        return config.lr * (step + 1) / warmup
+        return highest * (step + 1) / warmup
     part = (step - warmup) / max(1, total_steps - warmup)
     if config.schedule == "constant":
-        return config.lr
+        return highest
     if config.schedule == "cosine_7_16":
-        return config.lr * math.cos(7 * math.pi * part / 16)
-    return config.lr * 0.5 * (1 + math.cos(math.pi * part))
+        return highest * math.cos(7 * math.pi * part / 16)
+    return highest * 0.5 * (1 + math.cos(math.pi * part))
