@@ -89,6 +89,32 @@ def test_freematch_averages_by_hand() -> None:
     assert mask == [float(tau <= 0.51), float(expected[1] / expected[0] * tau <= 0.51)] == [0.0, 1.0]
 
 
+def test_statistics_follow_faster_at_first_when_warmed_up() -> None:
+    """The n-th step weighs 9 / (9 + n), and never less than 1 - decay: 9/10, 9/11, then 0.8."""
+    free = FreeMatchThreshold(0.2, torch.ones(2), warm_up=True)
+    soft = SoftMatchWeights(0.2, torch.ones(2), warm_up=True)
+    confidence, mean = 0.5, 0.5
+    for said, weight in ((0.9, 9 / 10), (0.7, 9 / 11), (0.6, 0.8), (0.8, 0.8)):
+        scores = [[said, 1 - said], [1 - said, said]]  # even, so that alignment changes nothing
+        say(free, scores, [0, 1])
+        say(soft, scores, [0, 1])
+        confidence += weight * (said - confidence)
+        mean += weight * (said - mean)
+        assert float(free.confidence) == pytest.approx(confidence, rel=1e-5)
+        assert float(soft.mean) == pytest.approx(mean, rel=1e-5)
+
+
+def test_policies_only_learn_while_training() -> None:
+    for policy in (FreeMatchThreshold(0.5, ONES), SoftMatchWeights(0.5, ONES), FlexMatchThreshold(0.5, ONES, 4)):
+        before = {name: value.clone() for name, value in policy.state_dict().items()}
+        policy.eval()
+        say(policy, [[0.95, 0.03, 0.02]], [1])
+        assert all(torch.equal(before[name], value) for name, value in policy.state_dict().items())
+        policy.train()
+        say(policy, [[0.95, 0.03, 0.02]], [1])
+        assert not all(torch.equal(before[name], value) for name, value in policy.state_dict().items())
+
+
 def test_freematch_measures_groups_against_their_sizes() -> None:
     policy = FreeMatchThreshold(0.999, torch.tensor([3, 1]))
     torch.testing.assert_close(policy.expected, torch.tensor([0.75, 0.25]))

@@ -61,7 +61,13 @@ def _child(rank: int, count: int, port: int, function: Callable[..., None], *arg
 
 
 def config_of(values: dict[str, Any], method: str, **over: Any) -> Config:
-    plain = {"augment": PLAIN_VIEWS, "method": {"name": method}, "training": {"steps": 7, "log_every": 3}}
+    # The rate of short runs is too high for networks without normalisation.
+    plain = {
+        "augment": PLAIN_VIEWS,
+        "method": {"name": method},
+        "training": {"steps": 7, "log_every": 3},
+        "optim": {"lr": 0.03},
+    }
     return configure(options=merge(merge(values, plain), over))
 
 

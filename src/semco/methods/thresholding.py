@@ -25,6 +25,8 @@ class ThresholdConfig(MethodConfig):
     thresholds: Literal["fixed", "flexmatch", "freematch", "softmatch"] = "fixed"
     # Decay of the running statistics of FreeMatch and SoftMatch.
     threshold_decay: Unit = 0.999
+    # Let them follow faster at first, as training.ema_warmup does for the weights: short runs are not their start.
+    threshold_warmup: bool = True
     # Weight of FreeMatch's fairness loss.
     lambda_f: float = Field(default=0.01, ge=0)
 
@@ -37,6 +39,6 @@ def build_policy(config: ThresholdConfig, tau: float, sizes: Tensor, pool_size: 
         case "flexmatch":
             return FlexMatchThreshold(tau, sizes, pool_size)
         case "freematch":
-            return FreeMatchThreshold(config.threshold_decay, sizes)
+            return FreeMatchThreshold(config.threshold_decay, sizes, config.threshold_warmup)
         case "softmatch":
-            return SoftMatchWeights(config.threshold_decay, sizes)
+            return SoftMatchWeights(config.threshold_decay, sizes, config.threshold_warmup)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
+import torch
 from torch import Tensor, nn
 
 
@@ -52,6 +53,27 @@ class FixedThreshold(ThresholdPolicy):
 
     def mask(self, confidence: Tensor, choices: Tensor, scores: Tensor) -> Tensor:  # noqa: ARG002
         return (confidence >= self.threshold).to(confidence.dtype)
+
+
+class Pace(nn.Module):
+    """What the step at hand weighs in a policy's moving averages: 1 - decay.
+
+    Warmed up it weighs more at first, 9 / (9 + n) at the n-th step, which is the rule of the averaged weights: a decay
+    of 0.999 would keep the statistics of a run of 500 steps where they began.
+    """
+
+    steps: Tensor  # () int64
+
+    def __init__(self, decay: float, warm_up: bool) -> None:
+        super().__init__()
+        self.decay, self.warm_up = decay, warm_up
+        self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
+
+    def forward(self) -> Tensor:
+        """The weight (), float32, of the next step."""
+        self.steps += 1
+        early = 9.0 / (9.0 + self.steps) if self.warm_up else torch.zeros_like(self.steps, dtype=torch.float32)
+        return early.clamp(min=1 - self.decay)
 
 
 def prior_of(sizes: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from semco.across import mean_across, rows_across
-from semco.pseudo_labels.thresholds.base import ThresholdPolicy, prior_of
+from semco.pseudo_labels.thresholds.base import Pace, ThresholdPolicy, prior_of
 
 # Keeps the ratio of two running means finite for a choice that has not been made for ages.
 RAREST = 1e-12
@@ -25,9 +25,9 @@ class FreeMatchThreshold(ThresholdPolicy):
     frequency: Tensor  # (C,), h~_t of Eq. 10
     has_losses = True
 
-    def __init__(self, decay: float, sizes: Tensor) -> None:
+    def __init__(self, decay: float, sizes: Tensor, warm_up: bool = False) -> None:
         super().__init__()
-        self.decay = decay
+        self.pace = Pace(decay, warm_up)
         prior = prior_of(sizes)
         self.register_buffer("prior", prior, persistent=False)
         self.register_buffer("confidence", prior.max())
@@ -42,7 +42,7 @@ class FreeMatchThreshold(ThresholdPolicy):
 
     def update(self, confidence: Tensor, choices: Tensor, scores: Tensor, index: Tensor) -> None:  # noqa: ARG002
         """Eq. 5, 6 and 10: moving averages of what the batch says on average."""
-        weight = 1 - self.decay
+        weight = self.pace()
         confidence, choices, scores = rows_across(confidence), rows_across(choices), rows_across(scores)
         self.confidence.lerp_(confidence.mean(), weight)
         self.expected.lerp_(scores.mean(dim=0), weight)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from semco.across import rows_across
 from semco.pseudo_labels.alignment import DistributionAlignment
-from semco.pseudo_labels.thresholds.base import ThresholdPolicy, prior_of
+from semco.pseudo_labels.thresholds.base import Pace, ThresholdPolicy, prior_of
 
 # The Gaussian's deviation is that of the confidence over this.
 # NOTE: as in the authors' code; their Eq. 7 reads as if it were 1.
@@ -30,9 +30,9 @@ class SoftMatchWeights(ThresholdPolicy):
     mean: Tensor  # (), mu_t
     variance: Tensor  # (), sigma_t^2
 
-    def __init__(self, decay: float, sizes: Tensor) -> None:
+    def __init__(self, decay: float, sizes: Tensor, warm_up: bool = False) -> None:
         super().__init__()
-        self.decay = decay
+        self.pace = Pace(decay, warm_up)
         prior = prior_of(sizes)
         self.alignment = DistributionAlignment(sizes)
         # Nothing to align before anything is known: groups of different sizes are expected differently often.
@@ -44,9 +44,9 @@ class SoftMatchWeights(ThresholdPolicy):
         """Moving averages of mean and unbiased variance of the aligned confidence."""
         scores = rows_across(scores)
         self.alignment.remember(scores)
-        aligned = self._confidence(scores)
-        self.mean.lerp_(aligned.mean(), 1 - self.decay)
-        self.variance.lerp_(aligned.var(correction=min(1, len(aligned) - 1)), 1 - self.decay)
+        aligned, weight = self._confidence(scores), self.pace()
+        self.mean.lerp_(aligned.mean(), weight)
+        self.variance.lerp_(aligned.var(correction=min(1, len(aligned) - 1)), weight)
 
     def mask(self, confidence: Tensor, choices: Tensor, scores: Tensor) -> Tensor:  # noqa: ARG002
         return truncated_gaussian(self._confidence(scores), self.mean, self.variance)
