@@ -72,7 +72,7 @@ def test_momentum_survives() -> None:
     def stepped() -> tuple[torch.nn.Linear, torch.optim.SGD]:
         torch.manual_seed(0)
         layer = torch.nn.Linear(2, 2)
-        return layer, build_optimiser(OptimConfig(), layer)
+        return layer, build_optimiser(OptimConfig(), 0.03, layer)
 
     def step(layer: torch.nn.Linear, optimiser: torch.optim.SGD) -> None:
         optimiser.zero_grad()

@@ -108,7 +108,7 @@ class Trainer:
             run,
         )
         self.average = averaged_copy(network)
-        self.optimiser = build_optimiser(config.optim, network, method)
+        self.optimiser = build_optimiser(config.optim, self._highest_lr(), network, method)
         self.observer: Observer = observer or Silent()
         self._validate, self._pool = validate, pool
         self._processes = processes or Processes()

@@ -19,12 +19,12 @@ def parameter_groups(modules: Iterable[nn.Module], weight_decay: float) -> list[
     ]
 
 
-def build_optimiser(config: OptimConfig, *modules: nn.Module) -> torch.optim.SGD:
+def build_optimiser(config: OptimConfig, lr: float, *modules: nn.Module) -> torch.optim.SGD:
+    """``lr`` is what it begins with; a run sets the rate at every step (`semco.training.schedule`)."""
     groups = parameter_groups(modules, config.weight_decay)
     nesterov = config.nesterov and config.momentum > 0
     # foreach is one call for all tensors. fused, slower than it on CPU, hears a gradient scaler on the GPU itself, so
     # that the host need not wait for it at every step.
     on_gpu = any(parameter.is_cuda for module in modules for parameter in module.parameters())
     kind = {"fused": True} if on_gpu else {"foreach": True}
-    # The rate is set at every step (`semco.training.schedule`).
-    return torch.optim.SGD(groups, lr=0.0, momentum=config.momentum, nesterov=nesterov, **kind)
+    return torch.optim.SGD(groups, lr=lr, momentum=config.momentum, nesterov=nesterov, **kind)
