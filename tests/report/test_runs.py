@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from semco.config import Config
 from semco.errors import UserError
 from semco.report.charts import _timed, mean_curve
 from semco.report.names import experiments
@@ -69,7 +70,15 @@ def test_seeds_are_repeats_of_one_experiment(make_run) -> None:
 def test_experiments_of_one_method_are_named_by_what_differs(make_run) -> None:
     default, without = make_run("semco"), make_run("semco", config={"labels": {"eps": 0}})
     names = list(experiments([read_run(default), read_run(without)]))
-    assert names == ["SemCo (eps=none)", "SemCo (eps=0)"]
+    assert names == ["SemCo", "SemCo (eps=0)"]
+
+
+def test_what_has_its_default_goes_without_saying(make_run) -> None:
+    eps = Config().labels.eps
+    settings = ({"eps": eps}, {"eps": 0}, {"eps": eps, "targets": "one_hot"})
+    folders = [make_run("semco", config={"labels": labels}) for labels in settings]
+    names = list(experiments([read_run(folder) for folder in folders]))
+    assert names == ["SemCo", "SemCo (eps=0)", "SemCo (targets=one_hot)"]
 
 
 def test_no_two_experiments_share_a_name(make_run) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import semco.methods  # noqa: F401 (fills the registry)
+from semco.config import Config
 from semco.methods.base import Method
 from semco.report.runs import Run
 
@@ -33,7 +34,10 @@ def title_of(method: str) -> str:
 
 
 def _names(runs: Sequence[Run]) -> list[str]:
-    """Method titles, followed by the fields in which runs of the same method differ; no name comes twice."""
+    """Method titles, followed by what sets a run apart from others of its method; no name comes twice.
+
+    A field that has its default value goes without saying: an ablation is named by what it leaves out.
+    """
     fields = [_fields(run) for run in runs]
     names = [_name(run, own, runs, fields) for run, own in zip(runs, fields, strict=True)]
     return [f"{name} #{i + 1}" if names.count(name) > 1 else name for i, name in enumerate(names)]
@@ -45,8 +49,16 @@ def _name(run: Run, own: Mapping[str, Any], runs: Sequence[Run], fields: Sequenc
     differing = [k for k in keys if any(rival.get(k) != own.get(k) for rival in rivals)]
     if not differing:
         return title_of(run.method)
-    values = ", ".join(f"{key.split('.')[-1]}={_short(own.get(key))}" for key in differing)
-    return f"{title_of(run.method)} ({values})"
+    defaults = _defaults(run.method)
+    told = [k for k in differing if k in own and (k not in defaults or own[k] != defaults[k])]
+    values = ", ".join(f"{key.split('.')[-1]}={_short(own[key])}" for key in told)
+    return f"{title_of(run.method)} ({values})" if told else title_of(run.method)
+
+
+def _defaults(method: str) -> dict[str, Any]:
+    """Every field's value where nothing else is said; nothing of a method that is not known (any more)."""
+    known = Method.registry.get(method)
+    return _flat(Config(method=known.Config(name=method)).model_dump(mode="json")) if known else {}
 
 
 def _short(value: object) -> str:
