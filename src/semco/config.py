@@ -80,8 +80,9 @@ class LabelsConfig(Section):
     eps: Annotated[float, Field(ge=0, le=2)] | Literal["auto"] = "auto"
     # Size of the vectors where the source can choose it.
     dim: int = Field(default=128, ge=2)
-    # What the semantic head learns to predict: the vectors, or (ablation) the identity. Groups stay as they are.
-    targets: Literal["embedding", "one_hot"] = "embedding"
+    # What the semantic head learns to predict: the vectors as seen from their mean, as they are (paper), or
+    # (ablation) the identity. Groups stay as they are.
+    targets: Literal["centred", "embedding", "one_hot"] = "centred"
 
 
 class ModelConfig(Section):

@@ -37,17 +37,21 @@ VARIANTS: dict[str, Recipe] = {
         },
     ),
     "semco-paper": Recipe(
-        "SemCo with the scores of the paper's text", {"method": {"name": "semco", "scoring": "paper"}}
+        "SemCo with the scores and vectors of the paper's text",
+        {"labels": {"targets": "embedding"}, "method": {"name": "semco", "scoring": "paper"}},
     ),
     "semco-reference": Recipe(
-        "SemCo with the scores of the authors' released code",
-        {"method": {"name": "semco", "scoring": "reference"}},
+        "SemCo with the scores and vectors of the authors' released code",
+        {"labels": {"targets": "embedding"}, "method": {"name": "semco", "scoring": "reference"}},
     ),
     "semco-no-grouping": Recipe("ablation: every class is a group of its own", {"labels": {"eps": 0.0}}),
     "semco-no-cotraining": Recipe(
         "ablation: the heads do not teach each other", {"method": {"name": "semco", "lambda_co": 0.0}}
     ),
     "semco-one-hot-targets": Recipe("ablation: one-hot targets for both heads", {"labels": {"targets": "one_hot"}}),
+    "semco-vectors-as-they-are": Recipe(
+        "ablation: the semantic head predicts label vectors that are not centred", {"labels": {"targets": "embedding"}}
+    ),
     "semco-hard-labels": Recipe(
         "ablation: the semantic head teaches its best class, not the distribution in the group",
         {"method": {"name": "semco", "lesson": "label"}},

@@ -13,7 +13,9 @@ from typer.testing import CliRunner
 
 from semco.cli.main import app
 from semco.errors import UserError
+from semco.evaluation.model_file import load_model
 from semco.evaluation.predict import predict_images
+from semco.evaluation.zero_shot import with_classes
 from semco.experiment import train
 from semco.recipes import configure
 
@@ -114,3 +116,25 @@ def test_models_that_know_their_own_classes_only(files: Path, tmp_path: Path) ->
     one_hot = trained(files, tmp_path / "one-hot", "devise", 1, targets="one_hot")
     with pytest.raises(UserError, match="knows its own classes only"):
         predict_images(one_hot, [files / "photos"], classes=["hue30", "hue210"])
+
+
+@pytest.mark.parametrize("targets", ["centred", "embedding"])
+def test_other_classes_are_seen_from_where_the_head_was_taught(files: Path, tmp_path: Path, targets: str) -> None:
+    """The vectors of half the wheel have their mean at (0, 2/3) or so; from there the unseen ones look different."""
+    folder = tmp_path / "files"
+    folder.mkdir()
+    with np.load(files / "data.npz") as data:
+        half = {name: data[name] for name in data.files}
+    for part in ("train", "test"):
+        kept = half[f"y_{part}"] < 4
+        half[f"x_{part}"], half[f"y_{part}"] = half[f"x_{part}"][kept], half[f"y_{part}"][kept]
+    np.savez(folder / "data.npz", **{**half, "class_names": half["class_names"][:4]})
+    (folder / "vectors.csv").write_text((files / "vectors.csv").read_text())
+    run = trained(folder, tmp_path / "run", "devise", 1, targets=targets)
+    model = with_classes(load_model(run / "model"), run, ["hue30", "hue210"])
+    seen = np.array([[math.cos(math.radians(a)), math.sin(math.radians(a))] for a in SEEN[:4]])
+    expected = np.array([[math.cos(math.radians(a)), math.sin(math.radians(a))] for a in UNSEEN])
+    if targets == "centred":
+        expected -= seen.mean(axis=0)
+        expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(model.embeddings.numpy(), expected, atol=1e-5)

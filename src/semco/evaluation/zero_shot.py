@@ -13,6 +13,7 @@ import torch
 from semco.errors import UserError
 from semco.evaluation.model_file import SavedModel
 from semco.labels import label_source
+from semco.labels.embeddings import centred
 from semco.training.run_folder import RunFolder
 
 
@@ -25,11 +26,15 @@ def with_classes(model: SavedModel, run: Path, names: Sequence[str]) -> SavedMod
     labels = RunFolder.open(run).config().labels
     if labels.targets == "one_hot":
         raise UserError("a semantic head trained with labels.targets 'one_hot' knows its own classes only.")
-    found = label_source(labels).vectors(names)
+    source = label_source(labels)
+    found = source.vectors(names)
     size = model.description.embedding_dim
     if found.matrix.shape[1] != size:
         raise UserError(f"the label source now gives vectors of {found.matrix.shape[1]} numbers, the model has {size}.")
     description = model.description.model_copy(
         update={"class_names": tuple(names), "groups": tuple(range(len(names))), "head": "semantic"}
     )
-    return SavedModel(description, model.network, torch.from_numpy(found.matrix).to(model.embeddings))
+    matrix = found.matrix
+    if labels.targets == "centred":  # seen from where the head has learnt to see
+        matrix = centred(matrix, source.vectors(model.description.class_names).matrix.mean(axis=0))
+    return SavedModel(description, model.network, torch.from_numpy(matrix).to(model.embeddings))

@@ -17,7 +17,7 @@ from semco.data.split import Split, make_split
 from semco.errors import UserError
 from semco.files import write_json, write_text
 from semco.labels import label_source
-from semco.labels.embeddings import LabelEmbeddings
+from semco.labels.embeddings import LabelEmbeddings, centred
 from semco.labels.groups import Groups, group
 from semco.methods import build_method
 from semco.methods.base import Method
@@ -90,7 +90,8 @@ def _label_prior(
 def _targets(config: Config, labels: LabelEmbeddings | None, num_classes: int) -> Tensor:
     if labels is None or config.labels.targets == "one_hot":
         return torch.eye(num_classes)
-    return torch.from_numpy(labels.matrix)
+    matrix = labels.matrix
+    return torch.from_numpy(centred(matrix, matrix.mean(axis=0)) if config.labels.targets == "centred" else matrix)
 
 
 def write_problem(run: RunFolder, problem: Problem) -> None:
