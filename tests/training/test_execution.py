@@ -43,6 +43,8 @@ def test_long_runs_compile_and_short_ones_do_not(network: nn.Module, monkeypatch
 def test_what_is_asked_for_is_done(network: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose_compilation(TrainingConfig(steps=1, compile="on"), network, (3, 8, 8), 1, CPU).wanted
     assert not choose_compilation(TrainingConfig(compile="off"), network, (3, 8, 8), 10**6, CPU).wanted
+    again = choose_compilation(TrainingConfig(recompute=True), network, (3, 8, 8), 10**6, CPU)
+    assert (again.wanted, again.reason) == (False, "training.recompute is on")
     monkeypatch.setattr(execution.shutil, "which", lambda _: None)
     chosen = choose_compilation(TrainingConfig(), network, (3, 8, 8), 10**6, CPU)
     assert (chosen.wanted, chosen.reason) == (False, "there is no C++ compiler")

@@ -20,6 +20,7 @@ from semco.data.views import Augment
 from semco.methods import build_method
 from semco.methods.base import Method, Pool
 from semco.models import build_network, feature_size
+from semco.models.activation import recompute_activations
 from semco.training.distributed import Processes
 from semco.training.loop import Observer, Trainer
 from semco.training.run_folder import RunFolder
@@ -44,6 +45,7 @@ class Setting:
     target_views: Literal["no_grad", "joint"] = "no_grad"
     channels_last: bool = True
     keep_memory: bool = True
+    recompute: bool = False
     compile: Literal["on", "off"] = "off"
     norm: Literal["batch", "none"] = "batch"
 
@@ -60,6 +62,7 @@ class Setting:
             "checkpoint_every": 10**6,
             "target_views": self.target_views,
             "compile": self.compile,
+            "recompute": self.recompute,
             "device": "cpu",
         }
         model = {"backbone": self.backbone, "norm": self.norm}
@@ -129,6 +132,8 @@ def rehearse(setting: Setting, folder: Path, observer: Observer, processes: Proc
     method = build_method(config.method, task)
     size = setting.image_size
     network: nn.Module = build_network(config.model, method.heads, setting.classes, EMBEDDING, CHANNELS, size)
+    if setting.recompute:
+        recompute_activations(network)
     if setting.channels_last:
         network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return Trainer(

@@ -43,7 +43,7 @@ class WarmBatchNorm2d(nn.BatchNorm2d):
 
     def _normalise(self, input: Tensor, *like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Normalised input, and the mean and unbiased variance (C,) of this batch."""
-        if self.synchronised and dist.is_initialized():
+        if not self.is_local:
             return self._normalise_together(input)
         # With momentum 1 the two fresh buffers receive the statistics of this batch.
         mean, var = (torch.zeros_like(buffer) for buffer in like)
@@ -60,8 +60,17 @@ class WarmBatchNorm2d(nn.BatchNorm2d):
         count = dist.get_world_size() * input.numel() // input.shape[1]
         return output.to(input.dtype), mean.detach(), var.detach() * (count / max(1, count - 1))
 
+    @property
+    def is_local(self) -> bool:
+        """Whether the statistics are of this process's images alone."""
+        return not (self.synchronised and dist.is_initialized())
+
+    def again(self, input: Tensor) -> Tensor:
+        """What `forward` gave, number for number, when nothing has changed since; no statistics are updated."""
+        return self._without_update(input)
+
     def _without_update(self, input: Tensor) -> Tensor:
-        if self.training and self.synchronised and dist.is_initialized():
+        if self.training and not self.is_local:
             return self._normalise_together(input)[0]
         if self.training or not self.track_running_stats:
             return F.batch_norm(input, None, None, self.weight, self.bias, True, 0.0, self.eps)

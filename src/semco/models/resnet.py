@@ -12,6 +12,7 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from semco.models.activation import Block, after_activation
 from semco.models.normalisation import Norm, init_convolutions, norm_layer
 
 MOMENTUM = 0.1
@@ -35,7 +36,7 @@ LAYOUTS = {
 }
 
 
-class ResidualBlock(nn.Module):
+class ResidualBlock(Block):
     """A chain of convolutions, each followed by norm, and a shortcut; ReLU between them and after the sum."""
 
     def __init__(self, sizes: Sequence[int], kernels: Sequence[int], strided: int, stride: int, norm: Norm) -> None:
@@ -53,10 +54,10 @@ class ResidualBlock(nn.Module):
             self.shortcut = nn.Sequential(projection, norm_layer(norm, sizes[-1], MOMENTUM))
 
     def forward(self, x: Tensor) -> Tensor:
-        residual = x
-        for i, (conv, norm) in enumerate(zip(self.convs, self.norms, strict=True)):
-            residual = norm(conv(F.relu(residual, inplace=True) if i else residual))
-        return F.relu(self.shortcut(x) + residual, inplace=True)
+        residual = self.convs[0](x)
+        for norm, conv in zip(self.norms[:-1], self.convs[1:], strict=True):
+            residual = after_activation(conv, norm, residual, 0.0, self.recompute)
+        return F.relu(self.shortcut(x) + self.norms[-1](residual), inplace=True)
 
 
 class ResNet(nn.Module):

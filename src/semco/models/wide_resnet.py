@@ -6,18 +6,21 @@ Shapes: N images, C channels, H and W pixels, F = 64 * width features.
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from semco.errors import UserError
+from semco.models.activation import Block, after_activation
 from semco.models.normalisation import Norm, init_convolutions, norm_layer
 
 SLOPE = 0.1
 MOMENTUM = 0.001
 
 
-class PreActivationBlock(nn.Module):
+class PreActivationBlock(Block):
     """Two 3x3 convolutions, each after norm and activation, and a shortcut."""
 
     def __init__(self, inputs: int, outputs: int, stride: int, norm: Norm, activate_shortcut: bool) -> None:
@@ -31,13 +34,13 @@ class PreActivationBlock(nn.Module):
         self.activate_shortcut = activate_shortcut
 
     def forward(self, x: Tensor) -> Tensor:
-        # In place, so that half as many maps are kept for the backward pass; but x itself is still needed below.
-        normed = self.norm1(x)
-        active = F.leaky_relu(normed, SLOPE, inplace=normed is not x)
-        residual = self.conv1(active)
-        residual = self.conv2(F.leaky_relu(self.norm2(residual), SLOPE, inplace=True))
-        shortcut = self.shortcut(active if self.activate_shortcut else x)
+        shortcut, inner = after_activation(partial(self._first, x), self.norm1, x, SLOPE, self.recompute)
+        residual = after_activation(self.conv2, self.norm2, inner, SLOPE, self.recompute)
         return torch.add(shortcut, residual)
+
+    def _first(self, x: Tensor, active: Tensor) -> tuple[Tensor, Tensor]:
+        """The shortcut, and the first convolution."""
+        return self.shortcut(active if self.activate_shortcut else x), self.conv1(active)
 
 
 class WideResNet(nn.Module):

@@ -16,6 +16,7 @@ from torch import nn
 
 from semco.config import TrainingConfig
 from semco.errors import UserError
+from semco.models.activation import recompute_activations
 from semco.models.normalisation import synchronise
 from semco.training.distributed import Processes
 
@@ -74,6 +75,8 @@ def choose_compilation(
     """
     if config.compile != "auto":
         return Compilation(config.compile == "on", f"training.compile is {config.compile}")
+    if config.recompute:
+        return Compilation(False, "training.recompute is on")
     if not any(shutil.which(name) for name in (os.environ.get("CXX", "c++"), "g++", "clang++")):
         return Compilation(False, "there is no C++ compiler")
     layers = sum(isinstance(part, nn.Conv2d) for part in network.modules())
@@ -97,8 +100,10 @@ def multiply_adds(network: nn.Module, image_shape: tuple[int, ...]) -> float:
 
 
 def prepare_network(network: N, config: TrainingConfig, device: torch.device) -> N:
-    """The network on its device, channels-last; with synchronised normalisation where that is asked for."""
+    """The network on its device, channels-last; synchronised, or with little memory, where that is asked for."""
     if config.sync_batch_norm:
         synchronise(network)
+    if config.recompute:
+        recompute_activations(network)
     placed: N = network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     return placed
