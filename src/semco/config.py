@@ -140,8 +140,9 @@ class TrainingConfig(Section):
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     # torch.compile: "auto" turns it on when the run is long enough to win the compile time back.
     compile: Annotated[Literal["auto", "on", "off"], BeforeValidator(_switch)] = "auto"
-    # Keep fewer maps for the backward pass and make them again in it: less memory, a little more time.
-    recompute: bool = False
+    # Keep fewer maps for the backward pass and make them again in it: less memory for little time, as measured on CPUs,
+    # where "auto" does so. A compiled network chooses for itself.
+    recompute: Annotated[Literal["auto", "on", "off"], BeforeValidator(_switch)] = "auto"
     # Several processes normalise by the statistics of all their images together instead of each by its own.
     sync_batch_norm: bool = False
 
@@ -149,12 +150,6 @@ class TrainingConfig(Section):
     def _one_length(self) -> TrainingConfig:
         if self.steps is not None and self.epochs is not None:
             raise ValueError("give steps or epochs, not both")
-        return self
-
-    @model_validator(mode="after")
-    def _one_decides(self) -> TrainingConfig:
-        if self.recompute and self.compile == "on":
-            raise ValueError("recompute needs compile 'off' or 'auto': a compiled network chooses itself what to keep")
         return self
 
     @property

@@ -8,8 +8,9 @@ from torch import nn
 
 from semco.config import ModelConfig, TrainingConfig
 from semco.models import build_network
+from semco.models.activation import Block
 from semco.training import execution
-from semco.training.execution import choose_compilation, choose_precision, multiply_adds
+from semco.training.execution import choose_compilation, choose_precision, multiply_adds, prepare_network
 
 CPU = torch.device("cpu")
 
@@ -43,8 +44,6 @@ def test_long_runs_compile_and_short_ones_do_not(network: nn.Module, monkeypatch
 def test_what_is_asked_for_is_done(network: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose_compilation(TrainingConfig(steps=1, compile="on"), network, (3, 8, 8), 1, CPU).wanted
     assert not choose_compilation(TrainingConfig(compile="off"), network, (3, 8, 8), 10**6, CPU).wanted
-    again = choose_compilation(TrainingConfig(recompute=True), network, (3, 8, 8), 10**6, CPU)
-    assert (again.wanted, again.reason) == (False, "training.recompute is on")
     monkeypatch.setattr(execution.shutil, "which", lambda _: None)
     chosen = choose_compilation(TrainingConfig(), network, (3, 8, 8), 10**6, CPU)
     assert (chosen.wanted, chosen.reason) == (False, "there is no C++ compiler")
@@ -55,3 +54,13 @@ def test_precision() -> None:
     assert choose_precision("fp32", CPU) is None
     assert choose_precision("bf16", CPU) == torch.bfloat16
     assert choose_precision("fp16", CPU) == torch.float16
+
+
+@pytest.mark.parametrize(
+    ("choice", "device", "expected"),
+    [("on", "meta", True), ("off", "cpu", False), ("auto", "cpu", True), ("auto", "meta", False)],
+)
+def test_maps_are_made_again_where_that_was_measured(choice: str, device: str, expected: bool) -> None:
+    network = build_network(ModelConfig(backbone="wrn-10-1"), ("one_hot",), 3, 4, 3, 16)
+    placed = prepare_network(network, TrainingConfig(recompute=choice), torch.device(device))
+    assert {block.recompute for block in placed.modules() if isinstance(block, Block)} == {expected}

@@ -45,7 +45,7 @@ class Setting:
     target_views: Literal["no_grad", "joint"] = "no_grad"
     channels_last: bool = True
     keep_memory: bool = True
-    recompute: bool = False
+    recompute: Literal["on", "off"] = "on"
     compile: Literal["on", "off"] = "off"
     norm: Literal["batch", "none"] = "batch"
 
@@ -132,7 +132,7 @@ def rehearse(setting: Setting, folder: Path, observer: Observer, processes: Proc
     method = build_method(config.method, task)
     size = setting.image_size
     network: nn.Module = build_network(config.model, method.heads, setting.classes, EMBEDDING, CHANNELS, size)
-    if setting.recompute:
+    if setting.recompute == "on":
         recompute_activations(network)
     if setting.channels_last:
         network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

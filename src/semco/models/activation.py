@@ -29,7 +29,8 @@ class Block(nn.Module):
 def after_activation(use: Callable[[Tensor], R], norm: nn.Module, x: Tensor, slope: float, recompute: bool) -> R:
     """What ``use`` makes of the activated norm of x (N, C, H, W), by a ReLU with ``slope`` below 0."""
     normed = norm(x)
-    if recompute and normed.requires_grad and isinstance(norm, WarmBatchNorm2d) and norm.is_local:
+    worth_it = recompute and normed.requires_grad and not torch.compiler.is_compiling()
+    if worth_it and isinstance(norm, WarmBatchNorm2d) and norm.is_local:
         with made_again(normed, lambda: _activate(norm.again(x.detach()), slope)):
             return use(_activate(normed, slope))
     return use(_activate(normed, slope, in_place=normed is not x))  # without a norm, x itself is still needed

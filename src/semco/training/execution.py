@@ -75,8 +75,6 @@ def choose_compilation(
     """
     if config.compile != "auto":
         return Compilation(config.compile == "on", f"training.compile is {config.compile}")
-    if config.recompute:
-        return Compilation(False, "training.recompute is on")
     if not any(shutil.which(name) for name in (os.environ.get("CXX", "c++"), "g++", "clang++")):
         return Compilation(False, "there is no C++ compiler")
     layers = sum(isinstance(part, nn.Conv2d) for part in network.modules())
@@ -103,7 +101,7 @@ def prepare_network(network: N, config: TrainingConfig, device: torch.device) ->
     """The network on its device, channels-last; synchronised, or with little memory, where that is asked for."""
     if config.sync_batch_norm:
         synchronise(network)
-    if config.recompute:
+    if config.recompute == "on" or (config.recompute == "auto" and device.type == "cpu"):
         recompute_activations(network)
     placed: N = network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     return placed
