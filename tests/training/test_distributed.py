@@ -58,6 +58,8 @@ def _child(rank: int, count: int, port: int, function: Callable[..., None], *arg
     os.environ |= {name: str(value) for name, value in values.items()}
     torch.set_num_threads(1)
     function(*arguments)
+    # As the command line does under torchrun: gloo's threads may fail a process that has nothing left to do.
+    os._exit(0)
 
 
 def config_of(values: dict[str, Any], method: str, **over: Any) -> Config:
