@@ -12,7 +12,6 @@ import math
 import os
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -22,11 +21,11 @@ from typing import Any
 
 from semco.config import Config, merge
 from semco.errors import UserError
-from semco.evaluation.pool_labels import surest_accuracy
-from semco.files import read_json, write_text
+from semco.files import write_text
 from semco.methods import Method
 from semco.recipes import RECIPES, configure
 from semco.training.run_folder import RunFolder
+from semco.training.statistics import SUREST_GROUPED
 
 # Columns of the CSV, beside the cell's variant and seed; each is a field of result.json.
 COLUMNS = (
@@ -42,10 +41,8 @@ COLUMNS = (
 
 # What the final model's heads say of the unlabelled images, by kind of class; a field of result.json's pseudo_labels.
 KINDS, MEASURES = ("", "/grouped", "/ungrouped"), ("ratio", "accuracy", "group_accuracy")
-PSEUDO_LABELS = tuple(f"{measure}{kind}" for kind in KINDS for measure in MEASURES)
+PSEUDO_LABELS = (*(f"{measure}{kind}" for kind in KINDS for measure in MEASURES), SUREST_GROUPED)
 HEADS = ("one_hot", "semantic")
-# Heads retain more or less by their thresholds; at this part of the images they can be compared.
-SUREST = 0.2
 
 
 @dataclass(frozen=True)
@@ -167,30 +164,19 @@ class HeadRow:
     variant: str
     head: str
     means: Mapping[str, float | None]  # of `PSEUDO_LABELS`
-    surest: float | None  # accuracy of the `SUREST` part of the images of grouped classes
 
 
 def pseudo_label_rows(outcomes: Sequence[Outcome]) -> list[HeadRow]:
     """What the final models of each variant say of the unlabelled images, by head."""
     rows = []
     for variant in dict.fromkeys(outcome.cell.variant for outcome in outcomes):
-        finished = [(o.cell.run, o.result) for o in outcomes if o.cell.variant == variant and o.result is not None]
+        finished = [o.result for o in outcomes if o.cell.variant == variant and o.result is not None]
         for head in HEADS:
-            told = [found for _, result in finished if (found := _of_head(result, head))]
+            told = [found for result in finished if (found := _of_head(result, head))]
             if told:
                 means = {name: _mean([one.get(name) for one in told]) for name in PSEUDO_LABELS}
-                surest = _mean([_surest(run, head) for run, _ in finished])
-                rows.append(HeadRow(variant, head, means, surest))
+                rows.append(HeadRow(variant, head, means))
     return rows
-
-
-def _surest(run: RunFolder, head: str) -> float | None:
-    if not (run.pseudo_labels_file.exists() and run.labels_file.exists()):
-        return None
-    groups = read_json(run.labels_file)["groups"]
-    sizes = Counter(groups)
-    grouped = {k for k, group in enumerate(groups) if sizes[group] > 1}
-    return surest_accuracy(run.pseudo_labels_file, head, SUREST, grouped)
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 
 from semco.errors import UserError
-from semco.evaluation.pool_labels import surest_accuracy, write_pool_labels
+from semco.evaluation.pool_labels import write_pool_labels
 from semco.evaluation.results import evaluate_probabilities, group_names, image_batches, write_evaluation
 from semco.evaluation.samples import pick_samples
 from semco.pseudo_labels.semantic import SemanticPseudoLabels
@@ -116,18 +116,3 @@ def test_pool_labels_as_a_table(tmp_path: Path) -> None:
     assert table["group_semantic"] == [1, 0]
     write_pool_labels(file, np.array([4]), np.array([2]), {}, paths=["a/b.png"])
     assert pq.read_table(file).to_pydict() == {"index": [4], "path": ["a/b.png"], "truth": [2]}
-
-
-def test_the_surest_are_judged_apart_from_thresholds(tmp_path: Path) -> None:
-    """Six images, the last of a class that does not count; the surest two of five are 1 (right) and 3 (wrong)."""
-    said = PseudoLabels(
-        labels=torch.tensor([0, 1, 0, 1, 1, 2]),
-        mask=torch.zeros(6),
-        confidence=torch.tensor([0.3, 0.9, 0.5, 0.8, 0.1, 0.99]),
-    )
-    file = tmp_path / "pseudo_labels.parquet"
-    write_pool_labels(file, np.arange(6), np.array([0, 1, 1, 0, 1, 2]), {"one_hot": said})
-    assert surest_accuracy(file, "one_hot", 0.4, {0, 1}) == 0.5
-    assert surest_accuracy(file, "one_hot", 1.0, {0, 1}) == 3 / 5
-    assert surest_accuracy(file, "one_hot", 0.0, {0, 1}) is None
-    assert surest_accuracy(file, "semantic", 0.4, {0, 1}) is None

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from semco.training.distributed import Processes
-from semco.training.statistics import FiniteWatch, Meters
+from semco.training.statistics import FiniteWatch, Meters, describe_pool, surest_accuracy
 from semco.types import PseudoLabels, StepResult
 
 # Classes 0 and 1 form a group; class 2 is alone.
@@ -80,3 +80,19 @@ def test_the_term_that_breaks_first_is_named() -> None:
     watch.look(result(1.0, extra=torch.tensor(math.inf)), 1)
     watch.look(result(math.nan, extra=torch.tensor(math.nan)), 2)
     assert watch.culprits() == (["extra"], 1)
+
+
+def test_the_surest_are_judged_apart_from_thresholds() -> None:
+    """Five images count, not those of class 2 and of no known class; of the surest two one is right."""
+    said = PseudoLabels(
+        labels=torch.tensor([0, 1, 0, 1, 1, 2, 1]),
+        mask=torch.zeros(7),
+        confidence=torch.tensor([0.3, 0.9, 0.5, 0.8, 0.1, 0.99, 0.95]),
+    )
+    truth, counts = torch.tensor([0, 1, 1, 0, 1, 2, -1]), torch.tensor([True, True, False])
+    assert surest_accuracy(said, truth, counts, 0.4) == 0.5
+    assert surest_accuracy(said, truth, counts, 1.0) == pytest.approx(3 / 5)
+    assert surest_accuracy(said, truth, counts, 0.0) is None
+    described = describe_pool({"one_hot": said}, truth, GROUPS)["one_hot"]
+    assert described["surest_accuracy/grouped"] == 1.0  # a fifth of five: image 1 alone
+    assert described["ratio"] == 0.0

@@ -85,14 +85,14 @@ def difference_table(differences: list[Difference], first: str) -> Table:
 
 
 def pseudo_label_table(rows: list[HeadRow]) -> Table:
-    from semco.comparison import KINDS, MEASURES
+    from semco.comparison import KINDS, MEASURES, SUREST_GROUPED
 
     title = "pseudo-labels of the final model for the pool: retained, of these right, of these in the right group; %"
     columns = ("head", "all classes", "grouped classes", "others", "surest fifth of grouped: right")
     table = Table(Column(overflow="fold"), *columns, title=title, box=None)
     for row in rows:
         cells = [", ".join(_percent(row.means[f"{measure}{kind}"]) for measure in MEASURES) for kind in KINDS]
-        table.add_row(row.variant, row.head.replace("_", "-"), *cells, _percent(row.surest))
+        table.add_row(row.variant, row.head.replace("_", "-"), *cells, _percent(row.means[SUREST_GROUPED]))
     return table
 
 

@@ -5,7 +5,7 @@ Shapes: U unlabelled images.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,17 +50,3 @@ def _head_columns(head: str, labels: PseudoLabels) -> dict[str, Any]:
     if isinstance(labels, SemanticPseudoLabels):
         columns[f"group_{head}"] = pa.array(labels.groups.numpy(force=True), pa.int64())
     return columns
-
-
-def surest_accuracy(file: Path, head: str, part: float, classes: Collection[int]) -> float | None:
-    """Of the images that truly show ``classes``: how often the head is right among the ``part`` it is surest of.
-
-    Heads that retain more or less can be compared by it, whatever their thresholds. None where nothing can be judged.
-    """
-    table = pq.read_table(file)
-    if f"label_{head}" not in table.column_names:
-        return None
-    truth, said, confidence = (table[name].to_numpy() for name in ("truth", f"label_{head}", f"confidence_{head}"))
-    judged = np.flatnonzero(np.isin(truth, list(classes)))
-    surest = judged[np.argsort(-confidence[judged], kind="stable")][: round(part * len(judged))]
-    return float(np.mean(said[surest] == truth[surest])) if len(surest) else None

@@ -17,6 +17,8 @@ from semco.types import PseudoLabels, StepResult
 ALONE, GROUPED, UNKNOWN = 0, 1, 2
 # Columns: images, retained, retained and right, retained and in the right group.
 COLUMNS = 4
+# Part of the images of grouped classes that a head is surest of, and what its accuracy there is called.
+SUREST, SUREST_GROUPED = 0.2, "surest_accuracy/grouped"
 
 
 def pseudo_label_table(pseudo: PseudoLabels, truth: Tensor, groups: Tensor, grouped: Tensor) -> Tensor:
@@ -48,9 +50,24 @@ def describe_table(table: Tensor) -> dict[str, float | None]:
 def describe_pool(
     said: Mapping[str, PseudoLabels], truth: Tensor, groups: Tensor
 ) -> dict[str, dict[str, float | None]]:
-    """`describe_table` of each head's pseudo-labels for a whole pool; ``truth`` is (U,), ``groups`` (K,)."""
+    """`describe_table` of each head's pseudo-labels for a whole pool; ``truth`` is (U,), ``groups`` (K,).
+
+    Heads retain more or less by their thresholds; by the accuracy of the surest they can be compared.
+    """
     grouped = shares_group(groups)
-    return {head: describe_table(pseudo_label_table(one, truth, groups, grouped)) for head, one in said.items()}
+    described = {}
+    for head, one in said.items():
+        surest = surest_accuracy(one, truth, grouped)
+        described[head] = {**describe_table(pseudo_label_table(one, truth, groups, grouped)), SUREST_GROUPED: surest}
+    return described
+
+
+def surest_accuracy(said: PseudoLabels, truth: Tensor, counts: Tensor, part: float = SUREST) -> float | None:
+    """Of the images that truly show a class that ``counts`` (K,): how often the head is right among its surest part."""
+    judged = ((truth >= 0) & counts[truth.clamp(min=0)]).nonzero()[:, 0]
+    order = said.confidence[judged].argsort(descending=True, stable=True)
+    surest = judged[order[: round(part * len(judged))]]
+    return float((said.labels[surest] == truth[surest]).float().mean()) if len(surest) else None
 
 
 def shares_group(groups: Tensor) -> Tensor:
