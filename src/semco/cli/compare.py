@@ -85,7 +85,8 @@ def difference_table(differences: list[Difference], first: str) -> Table:
 
 
 def pseudo_label_table(rows: list[HeadRow]) -> Table:
-    from semco.comparison import KINDS, MEASURES, SUREST_GROUPED
+    from semco.comparison import KINDS, MEASURES
+    from semco.training.statistics import SUREST_GROUPED
 
     title = "pseudo-labels of the final model for the pool: retained, of these right, of these in the right group; %"
     columns = ("head", "all classes", "grouped classes", "others", "surest fifth of grouped: right")
