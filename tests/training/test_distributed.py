@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import multiprocessing
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -38,13 +40,21 @@ METHODS = ("supervised", "fixmatch", "semco")
 PLAIN_VIEWS = {"flip": False, "pad": 0.0, "operations": 0, "cutout": 0.0}
 
 
+def free_port() -> int:
+    """A port to listen on, below those that systems give to connections, which would come and go meanwhile."""
+    while True:
+        with socket.socket() as free:
+            port = random.randrange(15_000, 32_000)
+            with contextlib.suppress(OSError):
+                free.bind(("127.0.0.1", port))
+                return port
+
+
 def in_processes(count: int, function: Callable[..., None], *arguments: object) -> None:
     """Call a function of this module in so many new processes that know of each other as torchrun says it."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(PRELOADED))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     started = [context.Process(target=_child, args=(rank, count, port, function, *arguments)) for rank in range(count)]
     for process in started:
         process.start()
