@@ -5,7 +5,6 @@ Shapes: N images, K classes, U unlabelled images.
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -195,11 +194,11 @@ class Session:
     def _write_pool(self, method: Method[Any], outputs: Outputs) -> Result:
         """What the final model says of every unlabelled image, and how much of it each head retains, how much rightly.
 
-        The method's state stays as training left it.
+        The method is asked, not trained: its statistics stay as training left them.
         """
         split, dataset = self.problem.split, self.problem.dataset
         index = torch.arange(len(split.unlabelled), device=outputs.logits.device)
-        said = copy.deepcopy(method).eval().pseudo_labels(outputs, index)
+        said = method.eval().pseudo_labels(outputs, index)
         truth = dataset.train_labels[torch.from_numpy(split.unlabelled)]
         paths = None if dataset.train_paths is None else [dataset.train_paths[i] for i in split.unlabelled]
         write_pool_labels(self.run.pseudo_labels_file, split.unlabelled, truth.numpy(), said, paths)

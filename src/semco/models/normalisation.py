@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from semco.across import mean_across
+from semco.averaging import update_weight
 
 Norm = Literal["batch", "none"]
 
@@ -77,11 +78,11 @@ class WarmBatchNorm2d(nn.BatchNorm2d):
         return F.batch_norm(input, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps)
 
     def _update_weight(self, dtype: torch.dtype) -> Tensor:
-        """The weight of this update, () float; a tensor, so that a GPU is not waited for."""
+        """The weight of this update, ()."""
         assert self.num_batches_tracked is not None
         assert self.momentum is not None
         self.num_batches_tracked.add_(1)
-        return (9.0 / (9.0 + self.num_batches_tracked)).clamp(min=self.momentum).to(dtype)
+        return update_weight(self.num_batches_tracked, self.momentum).to(dtype)
 
 
 def synchronise(network: nn.Module) -> None:

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch._C._distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
+from semco.across import rows_across
 from semco.errors import UserError
 
 T = TypeVar("T")
@@ -122,11 +123,7 @@ def gather_rows(rows: Tensor, processes: Processes) -> Tensor:
 
 def gather(tensor: Tensor, processes: Processes) -> Tensor:
     """The tensor of each process, of one shape everywhere: (P, ...)."""
-    if not processes.several:
-        return tensor[None]
-    parts = [torch.empty_like(tensor) for _ in range(processes.world_size)]
-    dist.all_gather(parts, tensor.contiguous())
-    return torch.stack(parts)
+    return rows_across(tensor[None]) if processes.several else tensor[None]
 
 
 def sum_over_processes(tensors: Mapping[str, Tensor], processes: Processes) -> dict[str, Tensor]:

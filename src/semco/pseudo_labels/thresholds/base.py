@@ -12,6 +12,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from semco.averaging import update_weight
+
 
 class ThresholdPolicy(nn.Module, ABC):
     """Weights in [0, 1] for pseudo-labels. What a policy learns during a run lives in its buffers.
@@ -58,8 +60,8 @@ class FixedThreshold(ThresholdPolicy):
 class Pace(nn.Module):
     """What the step at hand weighs in a policy's moving averages: 1 - decay.
 
-    Warmed up it weighs more at first, 9 / (9 + n) at the n-th step, which is the rule of the averaged weights: a decay
-    of 0.999 would keep the statistics of a run of 500 steps where they began.
+    Warmed up it weighs more at first (`semco.averaging`): a decay of 0.999 would keep the statistics of a run of 500
+    steps where they began.
     """
 
     steps: Tensor  # () int64
@@ -72,8 +74,8 @@ class Pace(nn.Module):
     def forward(self) -> Tensor:
         """The weight (), float32, of the next step."""
         self.steps += 1
-        early = 9.0 / (9.0 + self.steps) if self.warm_up else torch.zeros_like(self.steps, dtype=torch.float32)
-        return early.clamp(min=1 - self.decay)
+        least = 1 - self.decay
+        return update_weight(self.steps, least) if self.warm_up else self.steps.new_tensor(least, dtype=torch.float32)
 
 
 def prior_of(sizes: Tensor) -> Tensor:
