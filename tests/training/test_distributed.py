@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import multiprocessing
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -21,6 +18,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from semco.bench.scale import free_port
 from semco.config import Config, merge
 from semco.data.batches import Batches
 from semco.errors import UserError
@@ -38,16 +36,6 @@ from semco.training.statistics import Meters
 METHODS = ("supervised", "fixmatch", "semco")
 # Views that nothing random changes: then images per step are all that the number of processes could touch.
 PLAIN_VIEWS = {"flip": False, "pad": 0.0, "operations": 0, "cutout": 0.0}
-
-
-def free_port() -> int:
-    """A port to listen on, below those that systems give to connections, which would come and go meanwhile."""
-    while True:
-        with socket.socket() as free:
-            port = random.randrange(15_000, 32_000)
-            with contextlib.suppress(OSError):
-                free.bind(("127.0.0.1", port))
-                return port
 
 
 def in_processes(count: int, function: Callable[..., None], *arguments: object) -> None:

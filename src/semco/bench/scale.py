@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 import socket
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -75,7 +76,7 @@ def _crew(stack: ExitStack, axis: Axis, base: Setting, size: int, threads: int) 
     setting = axis.setting(base, size)
     if axis.field != "processes":
         return [stack.enter_context(worker(setting, threads))]
-    port = str(_free_port())
+    port = str(free_port())
     meeting = {"MASTER_ADDR": "localhost", "MASTER_PORT": port, "WORLD_SIZE": str(size)}
     each = max(1, threads // max(axis.sizes))  # as many threads for one process as for each of several
     return [
@@ -84,10 +85,14 @@ def _crew(stack: ExitStack, axis: Axis, base: Setting, size: int, threads: int) 
     ]
 
 
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("localhost", 0))
-        return int(found.getsockname()[1])
+def free_port() -> int:
+    """A port to listen on, below those that systems give to connections, which would come and go meanwhile."""
+    while True:
+        with socket.socket() as free:
+            port = random.randrange(15_000, 32_000)
+            with suppress(OSError):
+                free.bind(("127.0.0.1", port))
+                return port
 
 
 def _step(crew: Sequence[Worker]) -> list[Took]:

@@ -3,52 +3,51 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Column, Table
 
-from semco.cli.train import given
+from semco.cli import options
 
 if TYPE_CHECKING:
     from semco.comparison import Difference, HeadRow, Outcome
 
 
 def compare(
-    data: str = typer.Argument(None, help="As in 'semco train'."),
-    methods: str = typer.Option(..., help="Methods or recipes, the first is what the others are measured by: a,b,c."),
-    seeds: str = typer.Option("0,1,2", help="One run of each method for each seed."),
-    out: Path = typer.Option(..., help="Where the runs go; started again, finished ones are skipped."),
-    labels_per_class: int = typer.Option(None, help="Labelled images of each class."),
-    labels: int = typer.Option(None, help="Labelled images in all."),
-    classes: str = typer.Option(None, help="Only these classes: a,b,c."),
-    data_root: Path = typer.Option(None, help="Where the official files of cifar10 and cifar100 lie."),
-    backbone: str = typer.Option(None, help="wrn-DEPTH-WIDTH, resnet18 or resnet50."),
-    steps: int = typer.Option(None, help="Length of each run."),
-    batch_size: int = typer.Option(None, help="Labelled images a step."),
-    mu: int = typer.Option(None, help="Unlabelled images per labelled one."),
-    setting: list[str] = typer.Option([], "--set", help="dotted.key=value, for every run."),
-    jobs: int = typer.Option(1, min=1, help="Runs side by side."),
+    *,
+    data: options.Data = None,
+    methods: Annotated[str, typer.Option(help="Methods or recipes; the others are measured by the first: a,b,c.")],
+    seeds: Annotated[str, typer.Option(help="One run of each method for each seed.")] = "0,1,2",
+    out: Annotated[Path, typer.Option(help="Where the runs go; started again, finished ones are skipped.")],
+    labels_per_class: options.LabelsPerClass = None,
+    labels: options.Labels = None,
+    classes: options.Classes = None,
+    data_root: options.DataRoot = None,
+    backbone: options.Backbone = None,
+    steps: options.Steps = None,
+    batch_size: options.BatchSize = None,
+    mu: options.Mu = None,
+    setting: options.Settings = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Runs side by side.")] = 1,
 ) -> None:
     """Compare methods on the same splits, initial weights and views; ends in a table, a CSV and a page of curves."""
     from semco.comparison import make_cells, paired_differences, pseudo_label_rows, run_cells, seed_list, write_csv
     from semco.report import summary_table, write_report
 
-    options = given(
-        {
-            "data": {
-                "source": data,
-                "labels_per_class": labels_per_class,
-                "labels": labels,
-                "classes": classes.split(",") if classes else None,
-                "root": data_root,
-            },
-            "model": {"backbone": backbone},
-            "training": {"steps": steps, "batch_size": batch_size, "mu": mu},
-        }
+    said = options.given(
+        data={
+            "source": data,
+            "labels_per_class": labels_per_class,
+            "labels": labels,
+            "classes": classes.split(",") if classes else None,
+            "root": data_root,
+        },
+        model={"backbone": backbone},
+        training={"steps": steps, "batch_size": batch_size, "mu": mu},
     )
-    cells = make_cells(methods.split(","), seed_list(seeds), out, options, setting)
+    cells = make_cells(methods.split(","), seed_list(seeds), out, said, setting or ())
     console = Console(stderr=True)
 
     def tell(outcome: Outcome) -> None:

@@ -3,43 +3,44 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 import typer
 
+from semco.cli import options
 from semco.cli.display import Display
 from semco.cli.running import messages, run_in_processes, saying_how_to_resume, show_result
 
 
 def train(
-    data: str = typer.Argument(
-        None, help="fashion-mini, cifar10, cifar100, an .npz file, or a folder of class folders."
-    ),
-    method: str = typer.Option(None, help="See 'semco methods'."),
-    labels_per_class: int = typer.Option(None, help="Labelled images of each class."),
-    labels: int = typer.Option(None, help="Labelled images in all."),
-    classes: str = typer.Option(None, help="Only these classes: a,b,c."),
-    data_root: Path = typer.Option(None, help="Where the official files of cifar10 and cifar100 lie."),
-    strict: bool = typer.Option(None, "--strict", help="Stop at an unreadable image instead of skipping it."),
-    backbone: str = typer.Option(None, help="wrn-DEPTH-WIDTH, resnet18 or resnet50."),
-    steps: int = typer.Option(None, help="Length of the run in steps."),
-    epochs: float = typer.Option(None, help="Length of the run in epochs of 65,536 labelled images."),
-    batch_size: int = typer.Option(None, help="Labelled images a step."),
-    mu: int = typer.Option(None, help="Unlabelled images per labelled one."),
-    seed: int = typer.Option(None, help="Decides the split, the initial weights and the views."),
-    recipe: str = typer.Option(None, help="A named run, see 'semco recipes'."),
-    config: Path = typer.Option(None, help="A YAML file of configuration values."),
-    setting: list[str] = typer.Option([], "--set", help="dotted.key=value, any field of the configuration."),
-    out: Path = typer.Option(None, help="The run folder; a new one below runs/ if not given."),
-    processes: int = typer.Option(1, min=1, help="Train in so many processes (torchrun)."),
-    as_json: bool = typer.Option(False, "--json", help="End with one JSON object."),
+    data: options.Data = None,
+    method: Annotated[str | None, typer.Option(help="See 'semco methods'.")] = None,
+    labels_per_class: options.LabelsPerClass = None,
+    labels: options.Labels = None,
+    classes: options.Classes = None,
+    data_root: options.DataRoot = None,
+    strict: Annotated[
+        bool | None, typer.Option("--strict", help="Stop at an unreadable image instead of skipping it.")
+    ] = None,
+    backbone: options.Backbone = None,
+    steps: options.Steps = None,
+    epochs: Annotated[float | None, typer.Option(help="Length of the run in epochs of 65,536 labelled images.")] = None,
+    batch_size: options.BatchSize = None,
+    mu: options.Mu = None,
+    seed: Annotated[int | None, typer.Option(help="Decides the split, the initial weights and the views.")] = None,
+    recipe: Annotated[str | None, typer.Option(help="A named run, see 'semco recipes'.")] = None,
+    config: Annotated[Path | None, typer.Option(help="A YAML file of configuration values.")] = None,
+    setting: options.Settings = None,
+    out: Annotated[Path | None, typer.Option(help="The run folder; a new one below runs/ if not given.")] = None,
+    processes: Annotated[int, typer.Option(min=1, help="Train in so many processes (torchrun).")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="End with one JSON object.")] = False,
 ) -> None:
     """Train a classifier and write a run folder with the model, the metrics and a report."""
     from semco.recipes import configure
     from semco.training.run_folder import free_run_folder
 
-    options: dict[str, Any] = {
-        "data": {
+    said = options.given(
+        data={
             "source": data,
             "labels_per_class": labels_per_class,
             "labels": labels,
@@ -47,11 +48,11 @@ def train(
             "root": data_root,
             "strict": strict,
         },
-        "model": {"backbone": backbone},
-        "method": {"name": method},
-        "training": {"steps": steps, "epochs": epochs, "batch_size": batch_size, "mu": mu, "seed": seed},
-    }
-    chosen = configure(recipe, config, given(options), setting)
+        method={"name": method},
+        model={"backbone": backbone},
+        training={"steps": steps, "epochs": epochs, "batch_size": batch_size, "mu": mu, "seed": seed},
+    )
+    chosen = configure(recipe, config, said, setting or ())
     if processes > 1:
         run_in_processes(processes, train_here, chosen.to_yaml(), out or free_run_folder(chosen), as_json)
     else:
@@ -69,9 +70,3 @@ def train_here(config: str, out: Path | None, as_json: bool) -> None:
     with saying_how_to_resume(), Display(messages(), title) as display:
         result = run_training(chosen, out, display)
     show_result(result, as_json=as_json)
-
-
-def given(options: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Only the options that were given."""
-    sections = {name: {k: v for k, v in values.items() if v is not None} for name, values in options.items()}
-    return {name: values for name, values in sections.items() if values}
