@@ -198,3 +198,22 @@ def test_ablations_are_fields(tiny_values: dict[str, Any], tmp_path: Path) -> No
     prior = json.loads((tmp_path / "one-hot" / "labels.json").read_text())
     assert prior["groups"] == [0, 0, 1, 1]
     assert weights_of(tmp_path / "one-hot")["heads.semantic.weight"].shape[0] == 4
+
+
+@pytest.mark.parametrize(("steps", "expected"), [(12, list(range(12))), (200, list(range(0, 200, 9)))])
+def test_the_pool_is_relabelled_once_a_pass_and_ten_times_at_least(
+    tiny_values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int, expected: list[int]
+) -> None:
+    """144 unlabelled images, 16 a step: a pass takes 9 steps, which in a run of 12 would be too late."""
+    seen = []
+    method = Method.registry["label_propagation"]
+    monkeypatch.setattr(method, "refresh", lambda _, pool, progress: seen.append(progress.step))  # noqa: ARG005
+    train(config_of(tiny_values, method={"name": "label_propagation"}, training={"steps": steps}), tmp_path / "run")
+    assert seen == expected
+
+
+def test_labels_propagate_in_a_short_run(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    train(config_of(tiny_values, method={"name": "label_propagation"}), tmp_path / "run")
+    certainty = [line["mask_one_hot"] for line in lines_of(tmp_path / "run")]
+    assert certainty[:3] == [0.0] * 3  # a quarter of the run is warm-up
+    assert min(certainty[3:]) > 0

@@ -47,11 +47,14 @@ def entropy(logits: Tensor) -> Tensor:
 
 
 def ranking_loss(predictions: Tensor, labels: Tensor, matrix: Tensor, margin: float) -> Tensor:
-    """DeViSE, Eq. 1: sum over the wrong classes j of max(0, margin - t_y . q + t_j . q).
+    """DeViSE, Eq. 1: max(0, margin - t_y . q + t_j . q), the mean over the wrong classes j for which it is not 0.
 
+    NOTE: the equation is the sum. The paper trains on the first such class of a random order, which is the mean on
+    average; the sum would outweigh every other loss by the number of classes.
     Predictions q (N, d), class numbers y (N,), class vectors t (K, d) -> (N,).
     """
     similarity = predictions @ matrix.T  # (N, K)
     correct = similarity.gather(1, labels[:, None])
     violations = (margin - correct + similarity).clamp(min=0)
-    return violations.scatter(1, labels[:, None], 0.0).sum(dim=-1)
+    violations = violations.scatter(1, labels[:, None], 0.0)
+    return violations.sum(dim=-1) / (violations > 0).sum(dim=-1).clamp(min=1)

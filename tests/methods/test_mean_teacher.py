@@ -21,9 +21,9 @@ def test_by_hand() -> None:
     assert float(result.losses["supervised"]) == pytest.approx(math.log(4 / 3))
     # Student .5, .9 against teacher .2, .7: the mean over two classes of the same square.
     assert float(result.losses["consistency"]) == pytest.approx((0.3**2 + 0.2**2) / 2)
-    # 4 of 40 images are labelled: 100 / 10 at most, at t = .13 / (4 / 15) of the ramp.
+    # 100 at most, at t = .13 / (4 / 15) of the ramp.
     t = 0.13 / (4 / 15)
-    assert result.weights["consistency"] == pytest.approx(10 * math.exp(-5 * (1 - t) ** 2))
+    assert result.weights["consistency"] == pytest.approx(100 * math.exp(-5 * (1 - t) ** 2))
     assert result.pseudo_labels["one_hot"].labels.tolist() == [1, 0]
     assert result.pseudo_labels["one_hot"].confidence.tolist() == pytest.approx([0.8, 0.7])
 

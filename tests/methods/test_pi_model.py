@@ -17,15 +17,15 @@ def test_by_hand() -> None:
     result = method.compute(make_batch([0], log_table([[0.5, 0.25, 0.25]]), [one, two]), Said(), at(50))
     assert float(result.losses["supervised"]) == pytest.approx(math.log(2))
     assert float(result.losses["consistency"]) == pytest.approx((0.2**2 + 0.1**2 + 0.3**2) / 3)
-    assert result.weights["consistency"] == pytest.approx(25.0)  # 100 * 3 / 12, the ramp is over
+    assert result.weights["consistency"] == pytest.approx(100.0)  # the ramp is over
     assert result.pseudo_labels["one_hot"].confidence.tolist() == pytest.approx([0.35])
 
 
 def test_weight_during_the_ramp() -> None:
-    method = PiModel(PiModelConfig(lambda_u=8.0, ramp_up=0.5), make_task(2, labelled=1, pool=4))
+    method = PiModel(PiModelConfig(lambda_u=8.0, ramp_up=0.5), make_task(2))
     example = make_batch([0], torch.zeros(1, 2), [torch.zeros(1, 2)] * 2)
     weights = [method.compute(example, Said(), at(step)).weights["consistency"] for step in (0, 25, 50, 99)]
-    assert weights == pytest.approx([4 * math.exp(-5), 4 * math.exp(-1.25), 4, 4])
+    assert weights == pytest.approx([8 * math.exp(-5), 8 * math.exp(-1.25), 8, 8])
 
 
 def test_both_passes_learn() -> None:

@@ -85,8 +85,8 @@ def test_warm_up_trains_labelled_images_alone_but_listens() -> None:
     assert len(forward.seen["mixed"]) == 3
 
 
-def test_rows_of_images_are_declared_and_defaults_are_the_papers() -> None:
+def test_rows_of_images_are_declared_and_weights_are_the_papers() -> None:
     method = make()
     assert set(method.per_image_buffers) == set(method.state_dict())
     config = method.config
-    assert (config.lambda_a, config.lambda_h, config.alpha, config.warm_up) == (0.8, 0.4, 4.0, 0.025)
+    assert (config.lambda_a, config.lambda_h, config.alpha) == (0.8, 0.4, 4.0)

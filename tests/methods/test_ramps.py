@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
-from semco.methods.ramps import labelled_fraction, linear_ramp, ramp_over_steps, sigmoid_ramp
-from semco.types import Progress, Task
+from semco.methods.ramps import linear_ramp, ramp_over_steps, sigmoid_ramp
+from semco.types import Progress
 
 
 @pytest.mark.parametrize(
@@ -36,8 +36,3 @@ def test_ramp_over_steps_is_no_longer_than_the_run() -> None:
     assert [ramp(step, 1000, 200) for step in (0, 50, 200, 900)] == pytest.approx([0, 0.25, 1, 1])
     assert [ramp(step, 100, 200) for step in (0, 50, 99)] == pytest.approx([0, 0.5, 0.99])
     assert ramp(0, 100, 0) == 1.0
-
-
-def test_labelled_fraction() -> None:
-    task = Task(("a", "b"), torch.eye(2), torch.arange(2), torch.tensor([3, 5]), pool_size=40)
-    assert labelled_fraction(task) == 0.2

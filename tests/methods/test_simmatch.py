@@ -60,7 +60,7 @@ def test_an_image_twice_in_a_step_counts_by_its_mean(bench: Make, batch: Make) -
 
 
 def test_losses_against_a_loop(bench: Make, batch: Make) -> None:
-    b = bench("simmatch", tau=0.2, temperature=0.3, smoothing=0.7, lambda_u=0.5, lambda_in=2.0)
+    b = bench("simmatch", tau=0.2, temperature=0.3, smoothing=0.7, lambda_u=0.5, lambda_in=2.0, warm_up=0.0)
     b.step(batch(b.method.views, 7, seed=9))
     example = batch(b.method.views, 7)
     before = b.method.alignment.align(b.network(example.unlabelled.weak[0]).logits.softmax(dim=-1)).tolist()
@@ -92,3 +92,15 @@ def test_losses_against_a_loop(bench: Make, batch: Make) -> None:
     assert float(result.metrics["mask_one_hot"]) == pytest.approx(retained / 12)
     total = float(result.losses["supervised"].detach()) + 0.5 * unlabelled / 12 + 2 * instances / 12
     assert float(result.total.detach()) == pytest.approx(total, rel=1e-3)
+
+
+def test_instances_have_no_say_at_first(bench: Make, batch: Make) -> None:
+    b = bench("simmatch", tau=0.0, warm_up=0.1)
+    example = batch(b.method.views, 7)
+    b.step(example)
+    said = b.method.alignment.align(b.network(example.unlabelled.weak[0]).logits.softmax(dim=-1))
+    early, late = (b.copy().step(example, step) for step in (9, 10))
+    assert (early.weights["instances"], late.weights["instances"]) == (0.0, 1.0)
+    # The target is then what the head says, after alignment.
+    torch.testing.assert_close(early.pseudo_labels["one_hot"].confidence, said.amax(dim=-1).detach())
+    assert not torch.allclose(late.pseudo_labels["one_hot"].confidence, said.amax(dim=-1).detach())

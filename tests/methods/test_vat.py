@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -65,7 +66,8 @@ def test_it_beats_random_directions() -> None:
 
 
 def test_losses_by_hand() -> None:
-    config = VATConfig(epsilon=0.5, xi=0.1, iterations=2, lambda_u=0.7, lambda_entropy=0.3)
+    # Images of 8 values, not 3,072: the perturbation is shorter, here 0.5.
+    config = VATConfig(epsilon=0.5 * math.sqrt(384), xi=0.1, iterations=2, lambda_u=0.7, lambda_entropy=0.3)
     forward = Said(predict)
     labelled = IMAGES[:1] + 1
     result = VAT(config, make_task(4)).compute(make_batch([2], labelled, [IMAGES]), forward, at(3, seed=5))

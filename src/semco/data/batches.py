@@ -8,6 +8,7 @@ Shapes: B labelled and U = mu * B unlabelled images of this process, C channels,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
@@ -112,6 +113,11 @@ class Batches:
         of_pool = self._counts.unlabelled_weak + self._counts.unlabelled_strong
         return self._labelled.share * of_labelled + (self._unlabelled.share * of_pool if self._unlabelled else 0)
 
+    @property
+    def steps_a_pass(self) -> int:
+        """Steps that see every unlabelled image about once, or every labelled one where there are no others."""
+        return (self._unlabelled or self._labelled).steps_a_pass
+
     def batch(self, step: int) -> tuple[Batch, Tensor]:
         """The batch of a step, and what its unlabelled images truly show: (U,) int64, -1 = unknown."""
         counts = self._counts
@@ -147,6 +153,7 @@ class _Part:
             raise UserError(f"there is no {name} image to train on: change data.labels or data.validation.")
         self._members, self._size = torch.from_numpy(members), size
         self.share = size // world_size
+        self.steps_a_pass = math.ceil(len(members) / size)
         self._offset = rank * self.share
         self._stream = Stream(len(members), seed, name)
 

@@ -108,4 +108,4 @@ class Method(nn.Module, ABC, Generic[C]):
         return {"one_hot": PseudoLabels(labels=labels, mask=torch.ones_like(confidence), confidence=confidence)}
 
     def refresh(self, pool: Pool, progress: Progress) -> None:
-        """Called once an epoch; methods that relabel the whole pool override it."""
+        """Called once a pass over the pool, ten times in a run at least; methods that relabel the pool override it."""

@@ -65,12 +65,14 @@ class CowMask(Method[CowMaskConfig]):
         confidence = mix(pseudo.confidence, pseudo.confidence.roll(-1), kept)
         share = mean_across((confidence > config.tau).to(said.dtype).mean())
         mixed = mix(images, images.roll(-1, dims=0), 1.0 - mask)
-        outputs = forward(labelled=batch.labelled.weak[0], mixed=mixed)
-        student = outputs["mixed"].logits.softmax(dim=-1)
+        # Each in a pass of its own, as the authors do: neither is normalised by the other, and mixed images, which the
+        # model is never asked about, stay out of the running statistics.
+        labelled = forward(labelled=batch.labelled.weak[0])["labelled"].logits
+        student = forward.without_statistics(mixed=mixed)["mixed"].logits.softmax(dim=-1)
         error = squared_error(student, mix(said, said.roll(-1, dims=0), kept)).mean()
         return StepResult(
             losses={
-                "supervised": cross_entropy(outputs["labelled"].logits, batch.labels).mean(),
+                "supervised": cross_entropy(labelled, batch.labels).mean(),
                 "consistency": error * self.classes * share,  # the paper sums over the classes
             },
             weights={"consistency": config.lambda_u},

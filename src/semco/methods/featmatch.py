@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from semco.config import MethodConfig, Unit
 from semco.losses import cross_entropy, soft_cross_entropy
 from semco.methods.base import Forward, Method, Pool
-from semco.methods.ramps import sigmoid_ramp
+from semco.methods.ramps import linear_ramp
 from semco.pseudo_labels.one_hot import soft_pseudo_labels
 from semco.pseudo_labels.prototypes import class_prototypes
 from semco.pseudo_labels.sharpening import sharpen
@@ -97,7 +97,7 @@ class FeatMatch(Method[FeatMatchConfig]):
             target = sharpen(weak.softmax(dim=-1), self.config.temperature)
         moved = self._augmented(torch.cat([labelled.features, strong.features]), forward)
         moved_labelled, moved_strong = moved.split([len(labelled.features), len(strong.features)])
-        ramp = sigmoid_ramp(progress.fraction, self.config.ramp)
+        ramp = linear_ramp(progress.fraction, 0.0, self.config.ramp)
         return StepResult(
             losses={
                 "supervised": cross_entropy(moved_labelled, batch.labels).mean(),

@@ -40,11 +40,13 @@ class ICT(Method[ICTConfig]):
         weight = beta_weights(1, self.config.alpha, images, progress.generator)  # (1,), the same for the whole step
         partner = permutation(len(images), images.device, progress.generator)  # (U,)
         mixed = mix(images, images[partner], weight)
-        outputs = forward(labelled=batch.labelled.weak[0], mixed=mixed)
-        student = outputs["mixed"].logits.softmax(dim=-1)
+        # Each in a pass of its own, as the authors do: neither is normalised by the other, and mixed images, which the
+        # model is never asked about, stay out of the running statistics.
+        labelled = forward(labelled=batch.labelled.weak[0])["labelled"].logits
+        student = forward.without_statistics(mixed=mixed)["mixed"].logits.softmax(dim=-1)
         return StepResult(
             losses={
-                "supervised": cross_entropy(outputs["labelled"].logits, batch.labels).mean(),
+                "supervised": cross_entropy(labelled, batch.labels).mean(),
                 "consistency": squared_error(student, mix(target, target[partner], weight)).mean(),
             },
             weights={"consistency": self.config.lambda_u * sigmoid_ramp(progress.fraction, self.config.ramp_up)},

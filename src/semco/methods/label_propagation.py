@@ -32,7 +32,7 @@ class LabelPropagationConfig(MethodConfig):
 
 
 class LabelPropagation(Method[LabelPropagationConfig]):
-    """Once an epoch labels spread from labelled images to their neighbours in feature space; the certain ones count."""
+    """Now and then labels spread from labelled images to their neighbours in feature space; the certain ones count."""
 
     name = "label_propagation"
     title = "Label Propagation (Iscen et al. 2019)"

@@ -10,14 +10,14 @@ from pydantic import Field
 from semco.config import MethodConfig, Unit
 from semco.losses import cross_entropy, squared_error
 from semco.methods.base import Forward, Method
-from semco.methods.ramps import labelled_fraction, sigmoid_ramp
+from semco.methods.ramps import sigmoid_ramp
 from semco.pseudo_labels import soft_pseudo_labels
-from semco.types import Batch, Progress, StepResult, Task, ViewCounts
+from semco.types import Batch, Progress, StepResult, ViewCounts
 
 
 class MeanTeacherConfig(MethodConfig):
     name: str = "mean_teacher"
-    # Greatest weight of the consistency loss; it is scaled by the labelled part of the training images.
+    # Greatest weight of the consistency loss, a mean over unlabelled images, beside a mean over labelled ones.
     lambda_u: float = Field(default=100.0, ge=0)
     # Part of the run over which the weight grows (40,000 of 150,000 steps).
     ramp_up: Unit = 40 / 150
@@ -31,10 +31,6 @@ class MeanTeacher(Method[MeanTeacherConfig]):
     Config = MeanTeacherConfig
     views = ViewCounts(labelled_weak=1, unlabelled_weak=2)
 
-    def __init__(self, config: MeanTeacherConfig, task: Task) -> None:
-        super().__init__(config, task)
-        self.greatest = config.lambda_u * labelled_fraction(task)
-
     def compute(self, batch: Batch, forward: Forward, progress: Progress) -> StepResult:
         first, second = batch.unlabelled.weak
         outputs = forward(labelled=batch.labelled.weak[0], student=first)
@@ -45,6 +41,6 @@ class MeanTeacher(Method[MeanTeacherConfig]):
                 "supervised": cross_entropy(outputs["labelled"].logits, batch.labels).mean(),
                 "consistency": squared_error(student, target).mean(),
             },
-            weights={"consistency": self.greatest * sigmoid_ramp(progress.fraction, self.config.ramp_up)},
+            weights={"consistency": self.config.lambda_u * sigmoid_ramp(progress.fraction, self.config.ramp_up)},
             pseudo_labels={"one_hot": soft_pseudo_labels(target)},
         )

@@ -28,8 +28,8 @@ class PLCBConfig(MethodConfig):
     lambda_h: float = Field(default=0.4, ge=0)
     # Of mixup's Beta distribution; 0 does not mix.
     alpha: float = Field(default=4.0, ge=0)
-    # Part of the run at the beginning in which only labelled images train (10 of 400 epochs).
-    warm_up: Unit = 10 / 400
+    # Part of the run at the beginning in which only labelled images train (the paper: 10 passes over them).
+    warm_up: Unit = 0.1
 
 
 class PLCB(Method[PLCBConfig]):
@@ -48,7 +48,9 @@ class PLCB(Method[PLCBConfig]):
 
     def compute(self, batch: Batch, forward: Forward, progress: Progress) -> StepResult:
         weak, generator = batch.unlabelled.weak[0], progress.generator
-        said = forward(no_grad={"weak": weak})["weak"].logits.softmax(dim=-1)  # (U, K)
+        # An ordinary pass but for the gradient: the running statistics must know of images that are not mixed.
+        with torch.no_grad():
+            said = forward(weak=weak)["weak"].logits.softmax(dim=-1)  # (U, K)
         pseudo = self.relabel(batch.unlabelled_index, said)
         labels = F.one_hot(batch.labels, said.shape[-1]).to(pseudo.dtype)
         images, targets = batch.labelled.weak[0], labels

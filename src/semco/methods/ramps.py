@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from semco.types import Progress, Task
+from semco.types import Progress
 
 
 def sigmoid_ramp(fraction: float, length: float) -> float:
@@ -23,8 +23,3 @@ def linear_ramp(fraction: float, start: float, end: float) -> float:
 def ramp_over_steps(progress: Progress, steps: int) -> float:
     """Linear from 0 up to 1 at step ``steps``, or at the end of the run where that comes first."""
     return min(1.0, progress.step / max(1, min(steps, progress.total_steps))) if steps else 1.0
-
-
-def labelled_fraction(task: Task) -> float:
-    """M / N, by which Laine & Aila and Mean Teacher scale their greatest weight: labelled of all training images."""
-    return min(1.0, float(task.labelled_counts.sum()) / task.pool_size)

@@ -20,6 +20,8 @@ from semco.pseudo_labels.one_hot import soft_pseudo_labels
 from semco.types import Batch, Progress, StepResult, Task, ViewCounts
 
 INSTANCE_SIZE = 128
+# Over which the mean prediction is taken, as the authors do for CIFAR-100.
+ALIGNMENT_STEPS = 32
 # In the labels of the bank: this labelled image has not been seen yet.
 NEVER = -1
 
@@ -35,6 +37,8 @@ class SimMatchConfig(MethodConfig):
     temperature: PositiveFloat = 0.1
     # Part of the head's own opinion in the class target; the rest is that of similar labelled images.
     smoothing: Unit = 0.9
+    # Part of the run at the beginning in which instances have no say: their embeddings say nothing yet.
+    warm_up: Unit = 0.1
     # What the bank keeps of an image's embedding when it is seen again.
     bank_momentum: Unit = 0.7
 
@@ -53,22 +57,24 @@ class SimMatch(Method[SimMatchConfig]):
         super().__init__(config, task)
         count, features = int(task.labelled_counts.sum()), task.num_features
         self.project = nn.Sequential(nn.Linear(features, features), nn.ReLU(), nn.Linear(features, INSTANCE_SIZE))
-        self.alignment = DistributionAlignment(torch.ones(task.num_classes))
+        self.alignment = DistributionAlignment(torch.ones(task.num_classes), ALIGNMENT_STEPS)
         self.register_buffer("bank", torch.zeros(count, INSTANCE_SIZE))
         self.register_buffer("bank_labels", torch.full((count,), NEVER))
 
-    def compute(self, batch: Batch, forward: Forward, progress: Progress) -> StepResult:  # noqa: ARG002
+    def compute(self, batch: Batch, forward: Forward, progress: Progress) -> StepResult:
         outputs = forward(
             labelled=batch.labelled.weak[0],
             strong=batch.unlabelled.strong[0],
             no_grad={"weak": batch.unlabelled.weak[0]},
         )
         labelled, strong, weak = outputs["labelled"], outputs["strong"], outputs["weak"]
+        warming_up = progress.fraction < self.config.warm_up
         with torch.no_grad():
             self._remember(self.project(labelled.features), batch)
             classes = self.alignment(weak.logits.softmax(dim=-1))
             instances = self._similarities(weak.features).softmax(dim=-1)
-            target, instance_target = propagate(classes, instances, self.bank_labels, self.config.smoothing)
+            smoothing = 1.0 if warming_up else self.config.smoothing
+            target, instance_target = propagate(classes, instances, self.bank_labels, smoothing)
             pseudo = soft_pseudo_labels(target, target.amax(dim=-1) >= self.config.tau)
         resembling = soft_cross_entropy(self._similarities(strong.features), instance_target)
         return StepResult(
@@ -77,7 +83,7 @@ class SimMatch(Method[SimMatchConfig]):
                 "unlabelled": masked_mean(soft_cross_entropy(strong.logits, target), pseudo.mask),
                 "instances": resembling.mean(),
             },
-            weights={"unlabelled": self.config.lambda_u, "instances": self.config.lambda_in},
+            weights={"unlabelled": self.config.lambda_u, "instances": 0.0 if warming_up else self.config.lambda_in},
             metrics={"mask_one_hot": pseudo.mask.mean()},
             pseudo_labels={"one_hot": pseudo},
         )

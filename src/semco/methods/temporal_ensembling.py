@@ -12,14 +12,14 @@ from torch import Tensor
 from semco.config import MethodConfig, Unit
 from semco.losses import cross_entropy, masked_mean, squared_error
 from semco.methods.base import Forward, Method
-from semco.methods.ramps import labelled_fraction, sigmoid_ramp
+from semco.methods.ramps import sigmoid_ramp
 from semco.pseudo_labels import soft_pseudo_labels
 from semco.types import Batch, Progress, StepResult, Task, ViewCounts
 
 
 class TemporalEnsemblingConfig(MethodConfig):
     name: str = "temporal_ensembling"
-    # Greatest weight of the consistency loss; it is scaled by the labelled part of the training images.
+    # Greatest weight of the consistency loss, a mean over unlabelled images, beside a mean over labelled ones.
     lambda_u: float = Field(default=30.0, ge=0)
     # Part of the run over which the weight grows (80 of 300 epochs).
     ramp_up: Unit = 80 / 300
@@ -40,7 +40,6 @@ class TemporalEnsembling(Method[TemporalEnsemblingConfig]):
 
     def __init__(self, config: TemporalEnsemblingConfig, task: Task) -> None:
         super().__init__(config, task)
-        self.greatest = config.lambda_u * labelled_fraction(task)
         self.register_buffer("ensemble", torch.zeros(task.pool_size, task.num_classes))
         self.register_buffer("visits", torch.zeros(task.pool_size, dtype=torch.int64))
 
@@ -54,7 +53,7 @@ class TemporalEnsembling(Method[TemporalEnsemblingConfig]):
                 "supervised": cross_entropy(outputs["labelled"].logits, batch.labels).mean(),
                 "consistency": masked_mean(squared_error(z, target), known),
             },
-            weights={"consistency": self.greatest * sigmoid_ramp(progress.fraction, self.config.ramp_up)},
+            weights={"consistency": self.config.lambda_u * sigmoid_ramp(progress.fraction, self.config.ramp_up)},
             metrics={"known": known.mean()},
             pseudo_labels={"one_hot": soft_pseudo_labels(target, known)},
         )

@@ -5,6 +5,7 @@ Shapes: B labelled images, U unlabelled images, C channels, H and W pixels, K cl
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -18,12 +19,16 @@ from semco.methods.base import Forward, Method
 from semco.pseudo_labels import soft_pseudo_labels
 from semco.types import Batch, Progress, StepResult, ViewCounts
 
+# Of the images for which the paper gives lengths.
+VALUES = 3 * 32 * 32
+
 
 class VATConfig(MethodConfig):
     name: str = "vat"
     # Weight of the local distributional smoothness.
     lambda_u: float = Field(default=1.0, ge=0)
-    # Length of the adversarial perturbation (augmented CIFAR-10: 8, augmented SVHN: 3.5).
+    # Length of the adversarial perturbation of 3 x 32 x 32 values; of others, in proportion to the length of images
+    # (augmented CIFAR-10: 8, augmented SVHN: 3.5).
     epsilon: PositiveFloat = 8.0
     # Length of the finite difference of the power iteration, of which there are so many rounds.
     xi: PositiveFloat = 1.0
@@ -51,7 +56,7 @@ class VAT(Method[VATConfig]):
 
         start = random_directions(images, progress.generator)
         direction = adversarial_direction(images, clean, predict, start, config.xi, config.iterations)
-        smoothness = kl_divergence(clean, predict(images + config.epsilon * direction))  # (U,), Eq. 5
+        smoothness = kl_divergence(clean, predict(images + self._length(images) * direction))  # (U,), Eq. 5
         labelled = forward(labelled=batch.labelled.weak[0])["labelled"].logits
         losses = {"supervised": cross_entropy(labelled, batch.labels).mean(), "smoothness": smoothness.mean()}
         weights = {"smoothness": config.lambda_u}
@@ -60,6 +65,10 @@ class VAT(Method[VATConfig]):
             weights["entropy"] = config.lambda_entropy
         pseudo = soft_pseudo_labels(clean.softmax(dim=-1))
         return StepResult(losses, weights, pseudo_labels={"one_hot": pseudo})
+
+    def _length(self, images: Tensor) -> float:
+        """Normalised images (U, C, H, W) are as long as the root of their number of values."""
+        return self.config.epsilon * math.sqrt(images[0].numel() / VALUES)
 
 
 def random_directions(images: Tensor, generator: torch.Generator) -> Tensor:

@@ -15,17 +15,21 @@ SMALLEST = 1e-6
 class DistributionAlignment(nn.Module):
     """Predictions scaled so that on average they follow the class distribution of the labelled images.
 
-    What the model predicts on average is the mean over the last R steps; before the first step it is uniform.
+    What the model predicts on average is the mean over the last R steps, or over all that there were. Before the first
+    step it is what was ``expected``: by default the uniform distribution.
     """
 
-    history: Tensor  # (R, K), mean predictions, newest last
+    history: Tensor  # (R, K), mean predictions, newest last; 0 where there was no step yet
     wanted: Tensor  # (K,), p(y)
+    expected: Tensor  # (K,)
 
-    def __init__(self, labelled_counts: Tensor, steps: int = 128) -> None:
+    def __init__(self, labelled_counts: Tensor, steps: int = 128, expected: Tensor | None = None) -> None:
         super().__init__()
         counts = labelled_counts.float()
+        uniform = torch.full_like(counts, 1.0 / len(counts))
         self.register_buffer("wanted", counts / counts.sum(), persistent=False)
-        self.register_buffer("history", torch.full((steps, len(counts)), 1.0 / len(counts)))
+        self.register_buffer("expected", uniform if expected is None else expected.clone(), persistent=False)
+        self.register_buffer("history", torch.zeros(steps, len(counts)))
 
     @torch.no_grad()
     def forward(self, probabilities: Tensor) -> Tensor:
@@ -35,9 +39,14 @@ class DistributionAlignment(nn.Module):
         return aligned
 
     def align(self, probabilities: Tensor) -> Tensor:
-        ratio = (self.wanted + SMALLEST) / (self.history.mean(dim=0) + SMALLEST)
+        ratio = (self.wanted + SMALLEST) / (self.predicted() + SMALLEST)
         aligned = probabilities * ratio
         return aligned / aligned.sum(dim=-1, keepdim=True)
+
+    def predicted(self) -> Tensor:
+        """p~(y), (K,)."""
+        known = (self.history.sum(dim=-1) > 0).sum()
+        return torch.where(known > 0, self.history.sum(dim=0) / known.clamp(min=1), self.expected)
 
     def remember(self, probabilities: Tensor) -> None:
         mean = probabilities.mean(dim=0, keepdim=True)

@@ -57,14 +57,18 @@ class Rhythm:
     log: int
     validate: int
     save: int
+    refresh: int
 
     @classmethod
-    def of(cls, config: Config) -> Rhythm:
+    def of(cls, config: Config, steps_a_pass: int) -> Rhythm:
+        """``steps_a_pass`` is how many steps see every unlabelled image once."""
         training, total = config.training, config.training.total_steps
         return cls(
             log=training.log_every or max(1, min(total // 50, 200)),
             validate=training.validate_every or max(1, min(total // 20, 2000)),
             save=training.checkpoint_every or max(1, min(total // 10, 1000)),
+            # As often as methods that relabel the pool ask for, and often enough to matter in a run shorter than that.
+            refresh=max(1, min(steps_a_pass, total // 10)),
         )
 
 
@@ -113,7 +117,7 @@ class Trainer:
         self._validate, self._pool = validate, pool
         self._processes = processes or Processes()
         self._device = groups.device
-        self._rhythm = Rhythm.of(config)
+        self._rhythm = Rhythm.of(config, batches.steps_a_pass)
         self._meters, self._watch = Meters(groups), FiniteWatch()
         self._step_module = self._build_step()
         self._exchange = StepExchange(network, method, self._processes)
@@ -185,7 +189,7 @@ class Trainer:
 
     def _refresh_when_due(self) -> None:
         overridden = type(self.method).refresh is not Method.refresh
-        if overridden and self.step % self.config.training.steps_per_epoch == 0:
+        if overridden and self.step % self._rhythm.refresh == 0:
             self.method.refresh(self._pool(self.network), self._progress(common=True))
             self.network.train()
 

@@ -1,4 +1,4 @@
-"""The whole training set through the network, for methods that relabel it once an epoch.
+"""The whole training set through the network, for methods that relabel it from time to time.
 
 Shapes: N images of a part, F features, K classes.
 """

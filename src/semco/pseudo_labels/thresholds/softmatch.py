@@ -34,9 +34,8 @@ class SoftMatchWeights(ThresholdPolicy):
         super().__init__()
         self.pace = Pace(decay, warm_up)
         prior = prior_of(sizes)
-        self.alignment = DistributionAlignment(sizes)
         # Nothing to align before anything is known: groups of different sizes are expected differently often.
-        self.alignment.history.copy_(prior)
+        self.alignment = DistributionAlignment(sizes, expected=prior)
         self.register_buffer("mean", prior.max())
         self.register_buffer("variance", prior.new_full((), FIRST_VARIANCE))
 
