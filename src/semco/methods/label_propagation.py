@@ -67,17 +67,15 @@ class LabelPropagation(Method[LabelPropagationConfig]):
         labelled, unlabelled_view = batch.labelled.weak[0], batch.unlabelled.weak[0]
         alone = progress.fraction < self.config.warmup
         outputs = forward(labelled=labelled) if alone else forward(labelled=labelled, unlabelled=unlabelled_view)
-        supervised = cross_entropy(outputs["labelled"].logits, batch.labels)
+        # NOTE: not weighted by class, unlike Eq. 12: a class that no label reached would drown all others.
+        supervised = cross_entropy(outputs["labelled"].logits, batch.labels).mean()
         pseudo = self._propagated(batch.unlabelled_index)
         unlabelled = supervised.new_zeros(())
         if not alone:
             losses = cross_entropy(outputs["unlabelled"].logits, pseudo.labels)
             unlabelled = masked_mean(losses, pseudo.mask * self.balance[pseudo.labels])
         return StepResult(
-            losses={
-                "supervised": (supervised * self.balance[batch.labels]).mean(),
-                "unlabelled": unlabelled,
-            },
+            losses={"supervised": supervised, "unlabelled": unlabelled},
             weights={"unlabelled": self.config.lambda_u},
             metrics={"mask_one_hot": pseudo.mask.mean()},
             pseudo_labels={"one_hot": pseudo},
