@@ -73,6 +73,8 @@ def test_cells_differ_only_in_method_and_seed(tiny_values: dict[str, Any], tmp_p
 
 
 def test_an_unknown_variant_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="each method must be there once"):
+        make_cells(["fixmatch", "fixmatch"], [0], Path("out"), {})
     with pytest.raises(UserError, match="'semko' is neither a method nor a recipe"):
         make_cells(["semko"], [0], tmp_path, {})
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -217,3 +219,63 @@ def test_labels_propagate_in_a_short_run(tiny_values: dict[str, Any], tmp_path: 
     certainty = [line["mask_one_hot"] for line in lines_of(tmp_path / "run")]
     assert certainty[:3] == [0.0] * 3  # a quarter of the run is warm-up
     assert min(certainty[3:]) > 0
+
+
+def interrupted(values: dict[str, Any], run: Path) -> None:
+    """A run that stopped after its second checkpoint."""
+
+    class Stop(Silent):
+        def on_step(self, step: int) -> None:
+            if step == 9:
+                raise Interrupted(2, step, run)
+
+    with pytest.raises(Interrupted):
+        train(config_of(values), run, Stop())
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("batch_size: 8", "training.batch_size was 8 and is 4"),
+        ("backbone: wrn-10-1", "model.backbone was wrn-10-1 and is wrn-10-2"),
+    ],
+)
+def test_a_run_goes_on_only_as_it_was_begun(
+    tiny_values: dict[str, Any], tmp_path: Path, change: str, said: str
+) -> None:
+    interrupted(tiny_values, tmp_path / "run")
+    file = tmp_path / "run" / "config.yaml"
+    text = file.read_text()
+    file.write_text(text.replace(change, f"{change.split(':')[0]}: {said.rpartition(' ')[2]}"))
+    with pytest.raises(UserError, match=re.escape(said)):
+        resume(tmp_path / "run")
+    file.write_text(text.replace("device: cpu", "device: auto"))  # where it runs may change
+    assert resume(tmp_path / "run")["steps"] == 12
+
+
+def test_a_checkpoint_with_other_bytes_is_not_used(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    train(config_of(tiny_values), tmp_path / "whole")
+    interrupted(tiny_values, tmp_path / "run")
+    newest = max((tmp_path / "run" / "checkpoints").iterdir())
+    content = bytearray(newest.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    newest.write_bytes(bytes(content))
+    resume(tmp_path / "run")
+    assert_same_run(tmp_path / "whole", tmp_path / "run")
+
+
+def test_a_model_that_is_gone_is_made_again(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    train(config_of(tiny_values), tmp_path / "run")
+    before = weights_of(tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "model")
+    resume(tmp_path / "run")
+    after = weights_of(tmp_path / "run")
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00"])
+def test_a_damaged_configuration_is_named(tiny_values: dict[str, Any], tmp_path: Path, content: bytes) -> None:
+    train(config_of(tiny_values), tmp_path / "run")
+    (tmp_path / "run" / "config.yaml").write_bytes(content)
+    with pytest.raises(UserError, match=r"config\.yaml is (empty|not a text file)"):
+        resume(tmp_path / "run")

@@ -15,8 +15,14 @@ from semco.training.schedule import highest_learning_rate
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_recipe_is_a_valid_configuration(name: str) -> None:
-    config = configure(name)
+    config = configure(name, options={"data": {"source": "photos"}} if RECIPES[name].needs else None)
     assert Config.from_yaml(config.to_yaml()) == config
+
+
+def test_a_recipe_for_images_that_lie_somewhere_asks_for_them() -> None:
+    with pytest.raises(UserError, match=r"'cub200-1000-mu3-semco' needs DATA: give the folder .* of cub200"):
+        configure("cub200-1000-mu3-semco")
+    assert configure("cub200-1000-mu3-semco", settings=["data.source=birds"]).data.source == "birds"
 
 
 def test_the_papers_run_is_as_long_as_the_paper_says() -> None:

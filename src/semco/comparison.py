@@ -87,6 +87,8 @@ def make_cells(
         if name not in Method.registry and name not in RECIPES:
             known = sorted({*Method.registry, *RECIPES})
             raise UserError(f"{name!r} is neither a method nor a recipe. Known: {', '.join(known)}.")
+    if len(set(variants)) < len(variants):
+        raise UserError(f"each method must be there once, not {', '.join(variants)}.")
     cells = []
     for name in variants:
         for seed in seeds:

@@ -35,7 +35,7 @@ def _switch(value: object) -> object:
 class Section(BaseModel):
     """A frozen group of fields that refuses what it does not know."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
 
 
 class DataConfig(Section):
@@ -129,7 +129,7 @@ class TrainingConfig(Section):
     ema_decay: Unit = 0.999
     # Let the average follow faster at first, min(decay, (1 + step) / (10 + step)): short runs are not their start.
     ema_warmup: bool = True
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, lt=2**63)
     # Steps between two lines of metrics.jsonl, two validations, two checkpoints; None: about 50, 20 and 10 in a run.
     log_every: int | None = Field(default=None, ge=1)
     validate_every: int | None = Field(default=None, ge=1)
@@ -249,6 +249,18 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
         else:
             merged[key] = value
     return merged
+
+
+def changed_fields(old: Mapping[str, Any], new: Mapping[str, Any], below: str = "") -> dict[str, tuple[Any, Any]]:
+    """Dotted names of the values in which two configurations differ, each with the old and the new value."""
+    changed: dict[str, tuple[Any, Any]] = {}
+    for key in dict.fromkeys((*old, *new)):
+        one, other = old.get(key), new.get(key)
+        if isinstance(one, Mapping) and isinstance(other, Mapping):
+            changed |= changed_fields(one, other, f"{below}{key}.")
+        elif one != other:
+            changed[f"{below}{key}"] = (one, other)
+    return changed
 
 
 def assignment(text: str) -> dict[str, Any]:

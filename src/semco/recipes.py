@@ -22,6 +22,7 @@ class Recipe:
     about: str
     values: Values
     published: str = ""  # error rate in the paper, percent
+    needs: str = ""  # what must be given as DATA, where the recipe cannot know where it lies
 
 
 # One method against another on one's own data: the rules of the paper's text and of the authors' released code, and
@@ -123,9 +124,10 @@ def paper_recipes() -> dict[str, Recipe]:
                 name = f"{data}-{labels}-mu{mu}-{method}"
                 full = _paper_values(data, backbone, size, labels, mu, method)
                 about = f"{data}, {labels} labels, mu {mu}, {method}"
-                recipes[name] = Recipe(about, full, error)
+                needs = "" if data in REGISTERED else f"the folder of class folders of {data}"
+                recipes[name] = Recipe(about, full, error, needs)
                 small = merge(full, merge(CPU, {"data": {"image_size": CPU_IMAGE_SIZE if size else None}}))
-                recipes[f"{name}-cpu"] = Recipe(f"{about}: small enough for two cores", small)
+                recipes[f"{name}-cpu"] = Recipe(f"{about}: small enough for two cores", small, needs=needs)
     return recipes
 
 
@@ -161,6 +163,8 @@ def configure(
     values = _over(values, options or {})
     for setting in settings:
         values = _over(values, assignment(setting))
+    if recipe is not None and RECIPES[recipe].needs and "source" not in values.get("data", {}):
+        raise UserError(f"recipe {recipe!r} needs DATA: give {RECIPES[recipe].needs}.")
     return Config.parse(values)
 
 
@@ -179,3 +183,5 @@ def _read(file: Path) -> Values:
         return read_yaml(file.read_text(encoding="utf-8"), str(file))
     except OSError as error:
         raise UserError(f"cannot read the configuration {file}: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise UserError(f"the configuration {file} is not a text file in UTF-8.") from None

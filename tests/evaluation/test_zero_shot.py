@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -93,6 +95,17 @@ def test_the_command(run: Path, files: Path, tmp_path: Path) -> None:
     assert CliRunner().invoke(app, arguments).exit_code == 0
     with out.open(newline="") as stream:
         assert {row["label"] for row in csv.DictReader(stream)} == {"hue30", "hue210"}
+
+
+def test_in_a_process_that_has_only_read_the_page(run: Path, files: Path) -> None:
+    """Nothing else has been imported there that would make the run's method known."""
+    code = (
+        "import sys; from pathlib import Path; from semco.evaluation.predict import predict_images\n"
+        "run, photos = map(Path, sys.argv[1:])\n"
+        "print(len(predict_images(run, [photos], classes=['hue30', 'hue210']).rows))"
+    )
+    arguments = [sys.executable, "-c", code, str(run), str(files / "photos")]
+    assert subprocess.run(arguments, capture_output=True, text=True, check=True).stdout.strip() == "10"
 
 
 @pytest.mark.parametrize(

@@ -166,7 +166,7 @@ def test_class_names(tmp_path: Path) -> None:
     assert len(set(CIFAR100)) == 100
     assert sorted(CIFAR100) == list(CIFAR100)
     assert class_names("fashion-mini") == FASHION
-    for name in ("b", "a", ".hidden"):
+    for name in ("b", "a", ".hidden", "unlabeled", "test"):
         (tmp_path / "photos" / name).mkdir(parents=True)
     assert class_names(str(tmp_path / "photos")) == ("a", "b")
     for content in (b"", b"\n \n", b"\xff\xfe\x00"):
@@ -174,5 +174,5 @@ def test_class_names(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=r"is empty|UTF-8"):
             class_names(str(tmp_path / "n.txt"))
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="no class folders"):
+    with pytest.raises(UserError, match="no class folder"):
         class_names(str(tmp_path / "empty"))

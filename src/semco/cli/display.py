@@ -88,12 +88,13 @@ class Display:
 
     def _parts(self) -> list[tuple[str, str]]:
         """Names and values for people."""
-        losses = " + ".join(
+        # Before their weights, so they do not add up to the loss.
+        losses = ", ".join(
             f"{name.removeprefix(LOSS).replace('_', ' ')} {value:.3f}"
             for name, value in self._values.items()
             if name.startswith(LOSS)
         )
-        return [("loss", f"{self._values.get('loss', 0.0):.3f} = {losses}"), *self._shown()]
+        return [("loss", f"{self._values.get('loss', 0.0):.3f}; of which, unweighted, {losses}"), *self._shown()]
 
     def _shown(self) -> list[tuple[str, str]]:
         return [(SHOWN[name], f"{self._values[name]:.1%}") for name in SHOWN if name in self._values]

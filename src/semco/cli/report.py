@@ -16,6 +16,7 @@ def report(
     """Write a page with curves, label groups, pseudo-labels, mistakes and samples; compare several runs."""
     from semco.report import summary_table, write_report
 
+    runs = list(dict.fromkeys(runs))  # a run counts once
     page = write_report(runs, out or runs[0] / "report.html", title)
     Console().print(summary_table(runs))
     Console(soft_wrap=True).print(f"open {page}", markup=False, highlight=False)

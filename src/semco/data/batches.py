@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from semco.data.randomness import generator, numpy_generator
-from semco.data.split import Split
+from semco.data.split import Split, hidden_truth
 from semco.errors import UserError
 from semco.types import Batch, ViewCounts, Views
 
@@ -39,6 +39,15 @@ class MakesViews(Protocol):
     def views(self, images: Tensor, weak: int, strong: int, generator: torch.Generator) -> Views:
         """So many weak and strong views of images (N, C, H, W) uint8; ``generator`` is on the host."""
         ...
+
+
+def check_share(batch_size: int, processes: int) -> None:
+    """Each process trains on as many images as the others."""
+    if batch_size % processes:
+        raise UserError(
+            f"training.batch_size = {batch_size} cannot be shared evenly by {processes} processes: "
+            f"choose a multiple of {processes}."
+        )
 
 
 class Stream:
@@ -86,16 +95,12 @@ class Batches:
         world_size: int = 1,
         device: torch.device | str = "cpu",
     ) -> None:
-        if batch_size % world_size:
-            raise UserError(
-                f"training.batch_size = {batch_size} cannot be shared evenly by {world_size} processes: "
-                f"choose a multiple of {world_size}."
-            )
+        check_share(batch_size, world_size)
         self.device = torch.device(device)
         self._augment, self._counts = augment, counts
         self._seed, self._rank = seed, rank
         self._images = images.to(self.device) if _fits(images, self.device) else images
-        self._labels = labels
+        self._labels, self._truth = labels, hidden_truth(labels, split)
         self._labelled = _Part("labelled", split.labelled, batch_size, seed, rank, world_size)
         self._unlabelled: _Part | None = None
         if counts.unlabelled_weak or counts.unlabelled_strong:
@@ -130,7 +135,7 @@ class Batches:
             labelled_index=self._move(index),
             unlabelled_index=self._move(pool_index),
         )
-        return batch, self._move(self._labels[pool_where])
+        return batch, self._move(self._truth[pool_where])
 
     def _views(self, where: Tensor, purpose: str, weak: int, strong: int, step: int) -> Views:
         if weak == strong == 0:

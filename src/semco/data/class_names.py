@@ -39,19 +39,14 @@ def class_names(source: str) -> tuple[str, ...]:
         return CLASS_NAMES[source]
     path = Path(source)
     if path.is_dir():
-        return _folder_names(path)
+        from semco.data.folder import class_folders
+
+        return tuple(class_folders(path))
     if path.is_file():
         return _listed_names(path)
     hint = nearest(source, CLASS_NAMES) or "."
     known = ", ".join(CLASS_NAMES)
     raise UserError(f"{source!r} is neither a file, a folder nor a known data set{hint} Known: {known}.")
-
-
-def _folder_names(folder: Path) -> tuple[str, ...]:
-    names = sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
-    if not names:
-        raise UserError(f"{folder} holds no class folders; give a file with a class name a line.")
-    return tuple(names)
 
 
 def _listed_names(path: Path) -> tuple[str, ...]:

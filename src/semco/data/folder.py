@@ -100,11 +100,7 @@ def list_folder(root: Path, classes: Sequence[str] | None = None) -> Listing:
     """Find classes and images; ``classes`` keeps only those, in that order."""
     if not root.is_dir():
         raise UserError(f"there is no folder {root}.")
-    base = _class_root(root)
-    names = [f.name for f in _subfolders(base) if not _is_special(f.name)]
-    if len(names) < 2:
-        found = f"one class folder ({names[0]})" if names else "no class folder"
-        raise UserError(f"{base} holds {found}: give each class, at least two, its own folder.")
+    base, names = _class_root(root), class_folders(root)
     chosen = tuple(names if classes is None else (names[i] for i in choose_classes(names, classes)))
     train, test = Part(), Part()
     ignored = sum(_loose_files(folder) for folder in {root, base})
@@ -116,6 +112,16 @@ def list_folder(root: Path, classes: Sequence[str] | None = None) -> Listing:
     for folder in _special_folders({root, base}, TEST_FOLDERS):
         ignored += _add_test(test, folder, names, chosen)
     return Listing(chosen, train, test, ignored)
+
+
+def class_folders(root: Path) -> list[str]:
+    """The names of the classes."""
+    base = _class_root(root)
+    names = [f.name for f in _subfolders(base) if not _is_special(f.name)]
+    if len(names) < 2:
+        found = f"one class folder ({names[0]})" if names else "no class folder"
+        raise UserError(f"{base} holds {found}: give each class, at least two, its own folder.")
+    return names
 
 
 def _class_root(root: Path) -> Path:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -65,6 +66,17 @@ class Split:
             if part.ndim != 1 or ((part < 0) | (part >= len(labels))).any():
                 raise UserError("the saved split is damaged (it names images that do not exist); start a new run.")
         return cls(labelled, _pool(len(labels), validation), validation, checksum)
+
+
+def hidden_truth(labels: Tensor, split: Split) -> Tensor:
+    """What training images (N,) truly show, as far as it can judge pseudo-labels: (N,), -1 where it cannot.
+
+    Where some images have no label, those that do are the ones that are learned from, and say nothing of the others.
+    """
+    truth = labels.clone()
+    if bool((labels < 0).any()):
+        truth[torch.from_numpy(split.labelled)] = -1
+    return truth
 
 
 def label_checksum(labels: Tensor) -> str:

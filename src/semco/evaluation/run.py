@@ -27,7 +27,10 @@ def evaluate_run(run: Path, head: Head | None = None, report: Report | None = No
     dataset = load(config.data, report)
     images, labels = dataset.test_images, dataset.test_labels
     if images is None or labels is None:
-        raise UserError(f"the data of {run} ({config.data.source}) has no test images to evaluate on.")
+        raise UserError(
+            f"the data of {run} ({config.data.source}) has no test images to evaluate on; put some into "
+            "test/CLASS NAME/ of the folder, or x_test and y_test into the .npz file."
+        )
     _check_same_data(run, model, dataset)
     description = model.description
     batches = image_batches(images, description.mean, description.std, config.evaluation.batch_size, where)

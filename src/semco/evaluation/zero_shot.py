@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+import semco.methods  # noqa: F401 (so that the run's method section can be read)
 from semco.errors import UserError
 from semco.evaluation.model_file import SavedModel
 from semco.labels import label_source

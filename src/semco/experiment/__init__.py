@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from semco.config import Config
+from semco.data.batches import check_share
 from semco.data.datasets import Dataset
 from semco.experiment.problem import prepare
 from semco.experiment.session import Result, Session
@@ -35,6 +36,7 @@ def train(
             watching.on_message("a process had died: all start again from the last checkpoint")
             return _go_on(path, processes, watching)
         with together(processes):
+            check_share(config.training.batch_size, processes.world_size)
             device = choose_device(config.training.device, processes)
             problem = prepare(config, None, watching, dataset)
         with together(processes):

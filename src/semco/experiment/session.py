@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from semco.config import Config
 from semco.data.batches import Batches
+from semco.data.split import hidden_truth
 from semco.data.views import Augment
 from semco.evaluation.metrics import accuracy
 from semco.evaluation.model_file import ModelDescription, SavedModel, save_model
@@ -199,7 +200,7 @@ class Session:
         split, dataset = self.problem.split, self.problem.dataset
         index = torch.arange(len(split.unlabelled), device=outputs.logits.device)
         said = method.eval().pseudo_labels(outputs, index)
-        truth = dataset.train_labels[torch.from_numpy(split.unlabelled)]
+        truth = hidden_truth(dataset.train_labels, split)[torch.from_numpy(split.unlabelled)]
         paths = None if dataset.train_paths is None else [dataset.train_paths[i] for i in split.unlabelled]
         write_pool_labels(self.run.pseudo_labels_file, split.unlabelled, truth.numpy(), said, paths)
         groups = torch.from_numpy(self.problem.groups.labels)

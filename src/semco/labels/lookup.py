@@ -271,7 +271,8 @@ class Lookup:
         more = len(missing) - MISSING_SHOWN
         rest = f"; and {more} more: {', '.join(map(_short, missing[MISSING_SHOWN:][:20]))}" if more > 0 else ""
         example = _short(missing[0])
-        return f"{explained}{rest}. Map a name by hand with --alias '{example}=TERM' (labels.aliases)."
+        train = f"--set 'labels.aliases={{{example}: TERM}}' of 'semco train'"
+        return f"{explained}{rest}. Map a name by hand with --alias '{example}=TERM' of 'semco labels', {train}."
 
     def _unknown(self, name: str) -> str:
         key = spell(name)

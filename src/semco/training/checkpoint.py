@@ -6,6 +6,7 @@ every generator's state are functions of the seed and the step, so the step stan
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,9 +20,13 @@ from torch import Tensor, nn
 from semco.errors import UserError
 from semco.files import atomic_path
 
-FORMAT = 1
+FORMAT = 2
 KEPT = 2
 Loaded = tuple[dict[str, Tensor], dict[str, Any]]  # tensors and state
+
+
+class DamagedError(Exception):
+    """The file is not what was written."""
 
 
 def checkpoint_path(folder: Path, step: int) -> Path:
@@ -31,9 +36,10 @@ def checkpoint_path(folder: Path, step: int) -> Path:
 def save_checkpoint(folder: Path, step: int, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> Path:
     """Write the state after ``step`` steps and keep only the newest two."""
     target = checkpoint_path(folder, step)
-    header = {"semco": json.dumps({"format": FORMAT, "step": step, **state})}
+    stored = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
+    header = {"semco": json.dumps({"format": FORMAT, "step": step, "digest": digest(stored), **state})}
     with atomic_path(target) as temporary:
-        save_file({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, temporary, header)
+        save_file(stored, temporary, header)
     for old in checkpoints(folder)[:-KEPT]:
         old.unlink()
     return target
@@ -50,8 +56,8 @@ def load_checkpoint(folder: Path) -> Loaded | None:
     for path in reversed(found):
         try:
             return _read(path)
-        except SafetensorError:
-            continue  # damaged on disk: the one before it is whole
+        except (SafetensorError, DamagedError):
+            continue  # on disk: the one before it is whole
     if found:
         raise UserError(f"no checkpoint in {folder} can be read; train again into another folder.")
     return None
@@ -62,7 +68,19 @@ def _read(path: Path) -> Loaded:
         state = json.loads(file.metadata()["semco"])
         if state["format"] != FORMAT:
             raise UserError(f"{path} has format {state['format']}; this version reads format {FORMAT}.")
-        return {name: file.get_tensor(name) for name in file.keys()}, state  # noqa: SIM118
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    if digest(tensors) != state["digest"]:
+        raise DamagedError
+    return tensors, state
+
+
+def digest(tensors: Mapping[str, Tensor]) -> str:
+    """Of names and bytes: a file may have its length and yet not what was written."""
+    total = hashlib.blake2b(digest_size=16)
+    for name in sorted(tensors):
+        total.update(name.encode())
+        total.update(tensors[name].reshape(-1).view(torch.uint8).numpy().data)
+    return total.hexdigest()
 
 
 def prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

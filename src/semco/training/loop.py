@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from semco.config import Config
+from semco.config import Config, changed_fields
 from semco.data.batches import Batches, Prefetch, generator
 from semco.errors import UserError
 from semco.methods.base import Forward, Method, Pool
@@ -38,6 +38,10 @@ class Observer(Protocol):
     def on_step(self, step: int) -> None: ...
     def on_line(self, line: Line) -> None: ...
     def on_message(self, text: str) -> None: ...
+
+
+# Fields that say where things are: they may change while a run is interrupted.
+PLACES = ("data.source", "data.root", "training.device")
 
 
 class Silent:
@@ -249,7 +253,11 @@ class Trainer:
             **files.prefixed("meters", self._meters.state(self._processes)),
         }
         self.seconds = time.perf_counter() - self._clock
-        state = {"seconds": self.seconds, "scaler": self._scaler.state_dict()}
+        state = {
+            "seconds": self.seconds,
+            "scaler": self._scaler.state_dict(),
+            "config": self.config.model_dump(mode="json"),
+        }
         with together(self._processes):
             if self._processes.is_main:
                 files.save_checkpoint(self.run_folder.checkpoints, self.step, tensors, state)
@@ -259,6 +267,7 @@ class Trainer:
         if loaded is None:
             return
         tensors, state = loaded
+        self._refuse_another_configuration(state["config"])
         self.network.load_state_dict(files.below("network", tensors))
         self.average.load_state_dict(files.below("average", tensors))
         self.method.load_state_dict(files.below("method", tensors))
@@ -267,6 +276,16 @@ class Trainer:
         if state["scaler"]:
             self._scaler.load_state_dict(state["scaler"])
         self.step, self.seconds = int(state["step"]), float(state["seconds"])
+
+    def _refuse_another_configuration(self, begun_with: dict[str, Any]) -> None:
+        """A run goes on with the configuration that it was begun with; only where things are may change."""
+        changed = changed_fields(begun_with, self.config.model_dump(mode="json"))
+        said = [f"{name} was {was} and is {now}" for name, (was, now) in changed.items() if name not in PLACES]
+        if said:
+            raise UserError(
+                f"{self.run_folder.config_file} is not the configuration that this run was begun with "
+                f"({'; '.join(said)}): put it back, or start a new run."
+            )
 
     def _load(self) -> files.Loaded | None:
         """The newest checkpoint as the main process reads it; what was logged after it is forgotten."""

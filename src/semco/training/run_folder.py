@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from semco.config import Config
+from semco.config import Config, read_yaml
 from semco.errors import UserError
 from semco.files import is_leftover, read_json, write_json, write_text
 
@@ -57,15 +57,24 @@ class RunFolder:
     def open(cls, path: Path) -> RunFolder:
         """An existing run."""
         run = cls(path)
+        if not path.exists():
+            raise UserError(f"there is no run folder {path}.")
         if not run.config_file.is_file():
             raise UserError(f"{path} is not a run folder: it has no config.yaml.")
         return run
 
     def config(self) -> Config:
-        return Config.from_yaml(self.config_file.read_text(encoding="utf-8"))
+        try:
+            values = read_yaml(self.config_file.read_text(encoding="utf-8"), str(self.config_file))
+        except UnicodeDecodeError:
+            raise UserError(f"{self.config_file} is not a text file in UTF-8; start a new run.") from None
+        if not values:
+            raise UserError(f"{self.config_file} is empty; start a new run.")
+        return Config.parse(values)
 
     def finished(self) -> bool:
-        return self.result_file.is_file()
+        """Whether there is a result, and the model that it is of."""
+        return self.result_file.is_file() and (self.model / "model.json").is_file()
 
     def result(self) -> dict[str, Any]:
         return dict(read_json(self.result_file))
