@@ -26,7 +26,7 @@ def demo(
 
     console = Console(stderr=True)
     folder = out or free_folder(Path("runs"), "demo")
-    console.print("10 kinds of clothes, 4 labelled images of each, 5,500 without a label.", highlight=False)
+    console.print("10 kinds of clothes, 4 labelled images of each, 5,460 without a label.", highlight=False)
     runs = []
     for method in METHODS:
         options = {
