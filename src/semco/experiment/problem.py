@@ -51,6 +51,16 @@ class Problem:
             num_features=self.num_features,
         )
 
+    def counts(self) -> str:
+        """How many images there are of each kind, for people."""
+        dataset, split = self.dataset, self.split
+        test = 0 if dataset.test_images is None else len(dataset.test_images)
+        return (
+            f"{dataset.num_classes} classes; {len(split.labelled):,} labelled images, "
+            f"{len(split.unlabelled) - len(split.labelled):,} without a label, "
+            f"{len(split.validation):,} held out for validation, {test:,} to test on"
+        )
+
 
 def prepare(config: Config, run: RunFolder | None, observer: Observer, dataset: Dataset | None = None) -> Problem:
     """Data, split (that of ``run`` where there is one) and label prior."""
@@ -67,19 +77,7 @@ def prepare(config: Config, run: RunFolder | None, observer: Observer, dataset: 
     matrix = _targets(config, labels, dataset.num_classes)
     features = feature_size(config.model, dataset.channels, max(dataset.image_size))
     problem = Problem(dataset, split, labels, groups, matrix, features)
-    problem = replace(problem, scale=build_method(config.method, problem.task()).scale)
-    observer.on_message(_counts(dataset, split))
-    return problem
-
-
-def _counts(dataset: Dataset, split: Split) -> str:
-    """How many images there are of each kind, as a sentence."""
-    test = 0 if dataset.test_images is None else len(dataset.test_images)
-    return (
-        f"{dataset.num_classes} classes; {len(split.labelled):,} labelled images, "
-        f"{len(split.unlabelled) - len(split.labelled):,} without a label, "
-        f"{len(split.validation):,} held out for validation, {test:,} to test on"
-    )
+    return replace(problem, scale=build_method(config.method, problem.task()).scale)
 
 
 def _label_prior(

@@ -57,6 +57,7 @@ class Session:
         if self.processes.is_main:
             write_problem(self.run, self.problem)
         trainer = self._trainer()
+        self.observer.on_message(self.problem.counts())
         with kept_for_reuse(self.device):
             trainer.run()
         return self._finish(trainer)
