@@ -141,6 +141,7 @@ def worse_than_linear(result: Mapping[str, Any]) -> list[str]:
 def draw(result: Mapping[str, Any], file: Path) -> None:
     """One figure: a column for each axis, time above and memory below; all scales are logarithmic."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator
 
     axes = result["axes"]
     figure = Figure(figsize=(2.4 * len(axes), 4.2), layout="constrained")
@@ -149,9 +150,11 @@ def draw(result: Mapping[str, Any], file: Path) -> None:
         sizes = [row["size"] for row in axis["rows"]]
         for panel, values in zip(panels[:, column], _curves(axis["rows"]), strict=True):
             panel.loglog(sizes, values, "o-")
-            panel.set_xticks(sizes, [f"{size:,}" if size < 10**5 else f"{size:.0e}" for size in sizes])
+            names = [f"{size:,}" if size < 10**5 else f"$10^{round(math.log10(size))}$" for size in sizes]
+            panel.set_xticks(sizes, names)
             panel.set_xticks([], minor=True)
-            panel.yaxis.set_major_formatter("{x:g}")
+            panel.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            panel.yaxis.set_major_formatter("{x:,.0f}")
             panel.yaxis.set_minor_formatter("")
             panel.grid(alpha=0.3)
         panels[1, column].set_xlabel(axis["title"])

@@ -20,8 +20,8 @@ from rich.table import Table
 LOSS = "loss/"
 # What a line of metrics shows besides the loss terms, and how it is called.
 SHOWN = {
-    "mask_one_hot": "retained, one-hot head",
-    "mask_semantic": "retained, semantic head",
+    "mask_one_hot": "one-hot head retains",
+    "mask_semantic": "semantic head retains",
     "validation_accuracy": "validation accuracy",
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 
 def recipes(name: str = typer.Argument(None, help="Show this recipe's values.")) -> None:
@@ -20,7 +20,10 @@ def recipes(name: str = typer.Argument(None, help="Show this recipe's values."))
             raise unknown("recipe", name, RECIPES)
         console.print(yaml.safe_dump(RECIPES[name].values, sort_keys=False), highlight=False, markup=False)
         return
-    table = Table("recipe", "what it is", "published error, %", box=None)
+    # Names are there to be typed: they are never cut.
+    table = Table(
+        Column("recipe", no_wrap=True, min_width=max(map(len, RECIPES))), "what it is", "published error, %", box=None
+    )
     for key, recipe in RECIPES.items():
         if not key.endswith("-cpu"):
             table.add_row(key, recipe.about, recipe.published)
