@@ -251,16 +251,21 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def changed_fields(old: Mapping[str, Any], new: Mapping[str, Any], below: str = "") -> dict[str, tuple[Any, Any]]:
+def flat_fields(values: Mapping[str, Any], below: str = "") -> dict[str, Any]:
+    """Nested values as ``dotted.key: value``."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            flat |= flat_fields(value, f"{below}{key}.")
+        else:
+            flat[f"{below}{key}"] = value
+    return flat
+
+
+def changed_fields(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Dotted names of the values in which two configurations differ, each with the old and the new value."""
-    changed: dict[str, tuple[Any, Any]] = {}
-    for key in dict.fromkeys((*old, *new)):
-        one, other = old.get(key), new.get(key)
-        if isinstance(one, Mapping) and isinstance(other, Mapping):
-            changed |= changed_fields(one, other, f"{below}{key}.")
-        elif one != other:
-            changed[f"{below}{key}"] = (one, other)
-    return changed
+    one, other = flat_fields(old), flat_fields(new)
+    return {key: (one.get(key), other.get(key)) for key in {**one, **other} if one.get(key) != other.get(key)}
 
 
 def assignment(text: str) -> dict[str, Any]:

@@ -37,15 +37,15 @@ def compare(
     from semco.report import summary_table, write_report
 
     said = options.given(
-        data={
-            "source": data,
-            "labels_per_class": labels_per_class,
-            "labels": labels,
-            "classes": classes.split(",") if classes else None,
-            "root": data_root,
-        },
-        model={"backbone": backbone},
-        training={"steps": steps, "batch_size": batch_size, "mu": mu},
+        classes,
+        data=data,
+        labels_per_class=labels_per_class,
+        labels=labels,
+        data_root=data_root,
+        backbone=backbone,
+        steps=steps,
+        batch_size=batch_size,
+        mu=mu,
     )
     cells = make_cells(methods.split(","), seed_list(seeds), out, said, setting or ())
     console = Console(stderr=True)

@@ -21,7 +21,29 @@ Mu = Annotated[int | None, typer.Option(help="Unlabelled images per labelled one
 Settings = Annotated[list[str] | None, typer.Option("--set", help="dotted.key=value, any field of the configuration.")]
 
 
-def given(**sections: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Of configuration values by section only those that are not None, and sections that have any."""
-    said = {name: {key: value for key, value in each.items() if value is not None} for name, each in sections.items()}
-    return {name: each for name, each in said.items() if each}
+# The field of the configuration that an option stands for.
+FIELDS = {
+    "data": "data.source",
+    "labels_per_class": "data.labels_per_class",
+    "labels": "data.labels",
+    "classes": "data.classes",
+    "data_root": "data.root",
+    "strict": "data.strict",
+    "method": "method.name",
+    "backbone": "model.backbone",
+    "steps": "training.steps",
+    "epochs": "training.epochs",
+    "batch_size": "training.batch_size",
+    "mu": "training.mu",
+    "seed": "training.seed",
+}
+
+
+def given(classes: str | None, **options: Any) -> dict[str, dict[str, Any]]:
+    """Configuration values by section, of those options that are not None; ``classes`` are a,b,c."""
+    values: dict[str, dict[str, Any]] = {}
+    for name, value in {**options, "classes": classes.split(",") if classes else None}.items():
+        if value is not None:
+            section, _, field = FIELDS[name].partition(".")
+            values.setdefault(section, {})[field] = value
+    return values

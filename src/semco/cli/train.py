@@ -40,17 +40,19 @@ def train(
     from semco.training.run_folder import free_run_folder
 
     said = options.given(
-        data={
-            "source": data,
-            "labels_per_class": labels_per_class,
-            "labels": labels,
-            "classes": classes.split(",") if classes else None,
-            "root": data_root,
-            "strict": strict,
-        },
-        method={"name": method},
-        model={"backbone": backbone},
-        training={"steps": steps, "epochs": epochs, "batch_size": batch_size, "mu": mu, "seed": seed},
+        classes,
+        data=data,
+        labels_per_class=labels_per_class,
+        labels=labels,
+        data_root=data_root,
+        strict=strict,
+        method=method,
+        backbone=backbone,
+        steps=steps,
+        epochs=epochs,
+        batch_size=batch_size,
+        mu=mu,
+        seed=seed,
     )
     chosen = configure(recipe, config, said, setting or ())
     if processes > 1:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import semco.methods  # noqa: F401 (fills the registry)
-from semco.config import Config
+from semco.config import Config, flat_fields
 from semco.methods.base import Method
 from semco.report.runs import Run
 
@@ -58,7 +58,7 @@ def _name(run: Run, own: Mapping[str, Any], runs: Sequence[Run], fields: Sequenc
 def _defaults(method: str) -> dict[str, Any]:
     """Every field's value where nothing else is said; nothing of a method that is not known (any more)."""
     known = Method.registry.get(method)
-    return _flat(Config(method=known.Config(name=method)).model_dump(mode="json")) if known else {}
+    return flat_fields(Config(method=known.Config(name=method)).model_dump(mode="json")) if known else {}
 
 
 def _short(value: object) -> str:
@@ -69,14 +69,4 @@ def _short(value: object) -> str:
 def _fields(run: Run) -> dict[str, Any]:
     """The configuration as ``dotted.key: value`` without what does not make another experiment."""
     ignored = {f"{section}.{key}" for section, keys in REPEATS.items() for key in keys}
-    return {key: value for key, value in _flat(run.config).items() if key not in ignored}
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping) and value:
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat
+    return {key: value for key, value in flat_fields(run.config).items() if key not in ignored}

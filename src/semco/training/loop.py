@@ -29,6 +29,9 @@ from semco.types import Batch, Progress, StepResult
 
 Line = Mapping[str, float | None]
 
+# Fields that say where things are: they may change while a run is interrupted.
+PLACES = ("data.source", "data.root", "training.device")
+
 
 class Observer(Protocol):
     """Whoever watches a run: the live display, or nobody."""
@@ -38,10 +41,6 @@ class Observer(Protocol):
     def on_step(self, step: int) -> None: ...
     def on_line(self, line: Line) -> None: ...
     def on_message(self, text: str) -> None: ...
-
-
-# Fields that say where things are: they may change while a run is interrupted.
-PLACES = ("data.source", "data.root", "training.device")
 
 
 class Silent:
