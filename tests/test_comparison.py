@@ -1,4 +1,4 @@
-"""Cells, restarts, failures and differences of a comparison."""
+"""Cells, restarts and failures of a comparison."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from semco.comparison import (
     Cell,
     Outcome,
     make_cells,
-    paired_differences,
     pseudo_label_rows,
     run_cells,
     seed_list,
@@ -31,16 +30,6 @@ def outcome(variant: str, seed: int, accuracy: float | None) -> Outcome:
     return Outcome(cell, None if accuracy is None else {"test_accuracy": accuracy})
 
 
-def test_differences_are_paired_by_seed() -> None:
-    outcomes = [outcome("a", seed, value) for seed, value in ((0, 0.5), (1, 0.7), (2, 0.9))]
-    outcomes += [outcome("b", seed, value) for seed, value in ((0, 0.6), (1, 0.9), (2, None))]
-    (difference,) = paired_differences(outcomes)
-    assert difference.variant == "b"
-    assert difference.seeds == 2
-    assert difference.mean == pytest.approx(0.15)
-    assert difference.standard_error == pytest.approx(0.05)  # deviation of 0.1 and 0.2 is 0.0707, over sqrt(2)
-
-
 def test_pseudo_labels_are_averaged_over_the_seeds_that_have_them() -> None:
     outcomes = [outcome("a", seed, 0.5) for seed in range(3)]
     told = [{"ratio": 0.2, "accuracy": None}, {"ratio": 0.4, "accuracy": 0.5}]
@@ -51,12 +40,6 @@ def test_pseudo_labels_are_averaged_over_the_seeds_that_have_them() -> None:
     assert row.means["ratio"] == pytest.approx(0.3)
     assert row.means["accuracy"] == 0.5
     assert row.means["accuracy/grouped"] is None
-
-
-def test_one_seed_has_no_standard_error() -> None:
-    (difference,) = paired_differences([outcome("a", 0, 0.5), outcome("b", 0, 0.4)])
-    assert difference.mean == pytest.approx(-0.1)
-    assert difference.standard_error is None
 
 
 def test_cells_differ_only_in_method_and_seed(tiny_values: dict[str, Any], tmp_path: Path) -> None:

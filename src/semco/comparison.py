@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 import os
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 from semco.config import Config, merge
@@ -184,30 +183,3 @@ def pseudo_label_rows(outcomes: Sequence[Outcome]) -> list[HeadRow]:
 def _mean(values: Iterable[float | None]) -> float | None:
     numbers = [value for value in values if value is not None]
     return fmean(numbers) if numbers else None
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Accuracy of a variant minus that of the first one, paired by seed."""
-
-    variant: str
-    seeds: int
-    mean: float
-    standard_error: float | None
-
-
-def paired_differences(outcomes: Sequence[Outcome], field: str = "test_accuracy") -> list[Difference]:
-    """Each variant against the first, over the seeds that both have finished."""
-    by_variant: dict[str, dict[int, float]] = {}
-    for outcome in outcomes:
-        if outcome.result is not None and outcome.result.get(field) is not None:
-            by_variant.setdefault(outcome.cell.variant, {})[outcome.cell.seed] = float(outcome.result[field])
-    first, *others = by_variant or [""]
-    differences = []
-    for name in others:
-        common = sorted(by_variant[first].keys() & by_variant[name].keys())
-        values = [by_variant[name][seed] - by_variant[first][seed] for seed in common]
-        if values:
-            error = stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
-            differences.append(Difference(name, len(values), fmean(values), error))
-    return differences

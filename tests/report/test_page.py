@@ -151,9 +151,21 @@ def test_names_without_vectors_have_no_meaning_section(make_run, tmp_path: Path)
 
 
 def test_repeats_are_told_as_seeds(make_run, tmp_path: Path) -> None:
-    _, text = _page([make_run("semco", seed) for seed in range(3)], tmp_path / "report.html")
+    folders = [make_run("semco", seed) for seed in range(3)]
+    for folder, accuracy in zip(folders, (0.7, 0.8, 0.81), strict=True):
+        result = json.loads((folder / "result.json").read_text())
+        (folder / "result.json").write_text(json.dumps(result | {"test_accuracy": accuracy}))
+    _, text = _page(folders, tmp_path / "report.html")
     assert "over 3 seeds" in text
-    assert "<small>seed 0</small>" in text
+    assert "<dt>Test accuracy</dt><dd>77.0 %" in text  # the mean; the pictures are of one run, and that is said
+    assert "are of one run: SemCo, seed 0" in text
+
+
+def test_others_are_measured_by_the_first_seed_by_seed(make_run, tmp_path: Path) -> None:
+    _, text = _page([make_run("fixmatch"), make_run("semco")], tmp_path / "report.html")
+    assert "<th>against FixMatch, paired</th>" in text
+    assert text.index("<td>FixMatch</td>") < text.index("<td>SemCo</td>")
+    assert "against" not in _page([make_run("semco")], tmp_path / "one.html")[1]
 
 
 def test_the_same_runs_give_the_same_page(make_run, tmp_path: Path) -> None:
@@ -203,3 +215,10 @@ def test_a_chip_says_what_stands_in_for_a_name() -> None:
     )
     assert second.members[0] == Member("left", "→ side (exact, shared)", check=True)
     assert "closer than 0.2" in found.lead
+
+
+def test_curves_of_several_methods_are_seen_from_near(make_run, tmp_path: Path) -> None:
+    alone = _page([make_run("semco")], tmp_path / "one.html")[1]
+    beside = _page([make_run("fixmatch"), make_run("semco")], tmp_path / "two.html")[1]
+    charts = [page[page.index("<h2>Learning") : page.index("Loss terms, before")] for page in (alone, beside)]
+    assert [">100 %<" in chart for chart in charts] == [True, False]

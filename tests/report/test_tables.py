@@ -14,7 +14,15 @@ from rich.table import Table
 from semco.evaluation.results import evaluate_probabilities
 from semco.report import summary_table
 from semco.report.runs import read_run
-from semco.report.tables import accuracy_text, duration_text, evaluation_tables, standard_error, summary_rows
+from semco.report.tables import (
+    Difference,
+    accuracy_text,
+    difference_text,
+    duration_text,
+    evaluation_tables,
+    standard_error,
+    summary_rows,
+)
 
 
 def _set_accuracy(folder: Path, value: float) -> Path:
@@ -43,6 +51,37 @@ def test_seeds_make_one_row_with_their_error(make_run) -> None:
     assert (row.name, row.runs, row.finished, row.labels) == ("SemCo", 3, 3, 40)
     assert row.accuracy == pytest.approx(0.8)
     assert row.accuracy_text == "80.0 ± 5.8 %"
+
+
+def test_differences_are_paired_by_seed(make_run) -> None:
+    first = [_set_accuracy(make_run("fixmatch", s), a) for s, a in ((0, 0.5), (1, 0.7), (2, 0.9))]
+    second = [_set_accuracy(make_run("semco", s), a) for s, a in ((0, 0.6), (1, 0.9), (5, 0.1))]
+    rows = summary_rows([read_run(folder) for folder in (*first, *second)])
+    assert rows[0].difference is None
+    difference = rows[1].difference
+    assert difference is not None
+    assert difference.mean == pytest.approx(0.15)
+    assert difference.standard_error == pytest.approx(0.05)  # deviation of 0.1 and 0.2 is 0.0707, over sqrt(2)
+    text = _text(summary_table([*first, *second]))
+    assert "against FixMatch, paired" in text
+    assert "+15.0 ± 5.0 (2 of 3 seeds)" in text
+
+
+def test_one_seed_has_no_standard_error(make_run) -> None:
+    folders = [_set_accuracy(make_run("fixmatch"), 0.5), _set_accuracy(make_run("semco"), 0.4)]
+    (_, row) = summary_rows([read_run(folder) for folder in folders])
+    assert difference_text(row) == "-10.0"
+
+
+def test_no_common_seed_no_difference(make_run) -> None:
+    folders = [make_run("fixmatch", 0), make_run("semco", 1)]
+    assert all(row.difference is None for row in summary_rows([read_run(folder) for folder in folders]))
+    assert "against" not in _text(summary_table(folders))
+
+
+@pytest.mark.parametrize(("mean", "text"), [(-0.0004, "0.0"), (0.0004, "0.0"), (0.0006, "+0.1"), (-0.0006, "-0.1")])
+def test_what_rounds_to_nothing_has_no_sign(mean: float, text: str) -> None:
+    assert Difference(mean, None, 1).text == text
 
 
 def test_unfinished_runs_are_counted_but_not_averaged(make_run) -> None:

@@ -12,7 +12,7 @@ from rich.table import Column, Table
 from semco.cli import options
 
 if TYPE_CHECKING:
-    from semco.comparison import Difference, HeadRow, Outcome
+    from semco.comparison import HeadRow, Outcome
 
 
 def compare(
@@ -33,7 +33,7 @@ def compare(
     jobs: Annotated[int, typer.Option(min=1, help="Runs side by side.")] = 1,
 ) -> None:
     """Compare methods on the same splits, initial weights and views; ends in a table, a CSV and a page of curves."""
-    from semco.comparison import make_cells, paired_differences, pseudo_label_rows, run_cells, seed_list, write_csv
+    from semco.comparison import make_cells, pseudo_label_rows, run_cells, seed_list, write_csv
     from semco.report import summary_table, write_report
 
     said = options.given(
@@ -59,7 +59,6 @@ def compare(
     write_csv(outcomes, out / "results.csv")
     if runs:
         Console().print(summary_table(runs))
-        Console().print(difference_table(paired_differences(outcomes), methods.split(",")[0]))
         if rows := pseudo_label_rows(outcomes):
             Console().print(pseudo_label_table(rows))
         page = write_report(runs, out / "report.html", f"Comparison on {cells[0].config.data.source}")
@@ -73,14 +72,6 @@ def compare(
 def _accuracy(outcome: Outcome) -> str:
     accuracy = (outcome.result or {}).get("test_accuracy")
     return "no test images" if accuracy is None else f"test accuracy {accuracy:.1%}"
-
-
-def difference_table(differences: list[Difference], first: str) -> Table:
-    table = Table("", "paired difference, points", "seeds", title=f"against {first}", box=None)
-    for difference in differences:
-        error = "" if difference.standard_error is None else f" ± {100 * difference.standard_error:.1f}"
-        table.add_row(difference.variant, f"{100 * difference.mean:+.1f}{error}", str(difference.seeds))
-    return table
 
 
 def pseudo_label_table(rows: list[HeadRow]) -> Table:

@@ -50,7 +50,7 @@ def _validation_chart(groups: Mapping[str, Sequence[Run]], what: str, over: str)
         return None
     axis = {"step": "training step", "seconds": "seconds of training"}[over]
     title = f"Validation {what}" + (" over time" if over == "seconds" else "")
-    svg = line_chart(lines, f"{title} ({axis})", percent=True, marks=marks, over=axis)
+    svg = line_chart(lines, f"{title} ({axis})", percent=True, marks=marks, over=axis, near=len(groups) > 1)
     caption = f"The diamond is the {what} on the test images, measured once, at the end." if marks else ""
     legend = tuple(line for line in lines if not line.faint)
     return Chart(title, svg, legend, caption)

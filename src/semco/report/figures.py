@@ -74,9 +74,17 @@ class Line:
 
 
 def line_chart(
-    lines: Sequence[Line], name: str, percent: bool = False, marks: Sequence[Line] = (), over: str = "training step"
+    lines: Sequence[Line],
+    name: str,
+    percent: bool = False,
+    marks: Sequence[Line] = (),
+    over: str = "training step",
+    near: bool = False,
 ) -> str:
-    """Curves over what ``over`` says; ``marks`` are single points such as the test accuracy at the end."""
+    """Curves over what ``over`` says; ``marks`` are single points such as the test accuracy at the end.
+
+    Percentages are shown from 0 to 100, or from so ``near`` that curves which lie close can be told apart.
+    """
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(5.4, 2.7))
         # Fixed margins: charts side by side line up, and drawing takes half the time of a layout engine's.
@@ -85,7 +93,7 @@ def line_chart(
             _draw(axes, line)
         for mark in marks:
             axes.plot(mark.x, mark.y, "D", markersize=6, color=_colour(mark), zorder=5)
-        _scales(axes, percent, over)
+        _scales(axes, percent, over, near)
         return _svg(figure, name)
 
 
@@ -106,13 +114,16 @@ def _draw(axes: Axes, line: Line) -> None:
     )
 
 
-def _scales(axes: Axes, percent: bool, over: str) -> None:
+def _scales(axes: Axes, percent: bool, over: str, near: bool) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.set_xlim(left=0)  # so that charts side by side share their axis
     axes.set_xlabel(over)
     axes.grid(visible=False, axis="x")
     if percent:
-        axes.set_ylim(-0.02, 1.02)
+        if near:
+            axes.yaxis.set_major_locator(MaxNLocator(5))
+        else:
+            axes.set_ylim(-0.02, 1.02)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
     else:
         axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import yaml
@@ -20,7 +21,16 @@ from semco.report.charts import learning_charts, pseudo_label_charts
 from semco.report.classes import class_rows, confusions, meaning
 from semco.report.names import experiments, title_of
 from semco.report.runs import Run, read_run
-from semco.report.tables import Row, accuracy_text, duration_text, labels_text, runs_text, summary_rows
+from semco.report.tables import (
+    Row,
+    accuracy_text,
+    difference_text,
+    difference_title,
+    duration_text,
+    labels_text,
+    runs_text,
+    summary_rows,
+)
 
 # Images up to this width are shown with sharp pixels.
 SMALL_IMAGE = 64
@@ -55,18 +65,20 @@ def _template() -> Template:
 
 
 def _context(runs: Sequence[Run], title: str | None, samples: Sequence[Sample] | None) -> dict[str, Any]:
-    subject = max(runs, key=lambda run: len(run.pseudo_label_heads()))
-    runs = [subject, *(run for run in runs if run is not subject)]
-    groups, rows = experiments(runs), summary_rows(runs)
+    subject, rows = max(runs, key=lambda run: len(run.pseudo_label_heads())), summary_rows(runs)
+    groups = experiments([subject, *(run for run in runs if run is not subject)])
+    own_name, repeats = next((name, group) for name, group in groups.items() if subject in group)
     shown = subject.evaluation.get("samples") or [] if samples is None else [s.to_json() for s in samples]
     return {
         "title": title or f"{title_of(subject.method)} on {_data_name(subject)}",
         "style": Path(__file__).with_name("style.css").read_text(encoding="utf-8"),
         "eyebrow": f"SemCo report · {_data_name(subject)}",
         "notice": _notice(subject),
-        "verdict": _verdict(subject, groups, rows),
-        "tiles": _tiles(subject, several=len(rows) < len(runs)),
+        "verdict": _verdict(subject, own_name, rows),
+        "tiles": _tiles(repeats),
         "rows": [_table_row(row) for row in rows],
+        "against": difference_title(rows),
+        "in_depth": f"{own_name}, seed {subject.seed}" if len(runs) > 1 else "",
         "learning": learning_charts(groups, subject),
         "groups": meaning(subject),
         "pseudo": pseudo_label_charts(subject),
@@ -92,12 +104,11 @@ def _notice(run: Run) -> str:
     return f"This run is not finished: it has written {run.steps:,}{of} steps. Go on with: semco resume {run.path}"
 
 
-def _verdict(run: Run, groups: Mapping[str, Sequence[Run]], rows: Sequence[Row]) -> str:
+def _verdict(run: Run, name: str, rows: Sequence[Row]) -> str:
     """The answer in a sentence or two."""
     if run.accuracy() is None:
         return _preliminary(run)
-    names = [name for name, group in groups.items() if run in group]
-    own = next(row for row in rows if row.name == names[0])
+    own = next(row for row in rows if row.name == name)
     repeats = f", over {own.finished} seeds" if own.finished > 1 else ""
     sentence = (
         f"{own.name} names {own.accuracy_text} of {_test_images(run)} right{repeats}, "
@@ -133,25 +144,31 @@ class Tile:
     note: str = ""
 
 
-def _tiles(run: Run, several: bool) -> list[Tile]:
-    """The subject's numbers; where runs were repeated, with the seed they are of."""
-    result, classes = run.result, len(run.class_names)
-    error = result.get("calibration_error")
+def _tiles(repeats: Sequence[Run]) -> list[Tile]:
+    """The numbers of the experiment looked at: means over the seeds that are finished, or of a run as far as it is."""
+    runs = [run for run in repeats if run.finished] or repeats[:1]
+    run, classes = runs[0], len(runs[0].class_names)
+    error = _mean(run.result.get("calibration_error") for run in runs)
     tiles = [
-        Tile("Test accuracy", accuracy_text(run.accuracy()), f"seed {run.seed}" if several else _chance(classes)),
-        Tile("Right group", _group_accuracy(run), "the class, or one near it"),
-        Tile("Top 5", accuracy_text(result.get("top5"))) if classes > 5 else Tile("", "–"),
+        Tile("Test accuracy", accuracy_text(_mean(run.accuracy() for run in runs)), _chance(classes)),
+        Tile("Right group", accuracy_text(_mean(map(_group_accuracy, runs))), "the class, or one near it"),
+        Tile("Top 5", accuracy_text(_mean(run.result.get("top5") for run in runs)) if classes > 5 else "–"),
         Tile("Labels used", labels_text(run.label_count()), f"{classes} classes" if classes else ""),
-        Tile("Training", duration_text(run.seconds), f"{run.steps:,} steps"),
+        Tile("Training", duration_text(_mean(run.seconds for run in runs)), f"{run.steps:,} steps"),
         Tile("Calibration error", "–" if error is None else f"{100 * error:.1f} pts", "confidence − accuracy"),
     ]
     return [tile for tile in tiles if tile.value != "–"]
 
 
-def _group_accuracy(run: Run) -> str:
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
+
+
+def _group_accuracy(run: Run) -> float | None:
     """Worth saying only where classes share groups."""
     groups = run.labels.get("groups") or []
-    return accuracy_text(run.result.get("group_accuracy") if len(set(groups)) < len(groups) else None)
+    return run.result.get("group_accuracy") if len(set(groups)) < len(groups) else None
 
 
 def _chance(classes: int) -> str:
@@ -165,6 +182,7 @@ def _table_row(row: Row) -> dict[str, Any]:
         "runs": runs_text(row),
         "accuracy": row.accuracy_text,
         "share": None if row.accuracy is None else round(100 * row.accuracy, 1),
+        "difference": difference_text(row),
         "time": duration_text(row.seconds),
     }
 

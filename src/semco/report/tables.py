@@ -17,6 +17,22 @@ from semco.report.runs import Run, read_run
 
 
 @dataclass(frozen=True)
+class Difference:
+    """Test accuracy of an experiment minus that of the first, seed by seed."""
+
+    mean: float
+    standard_error: float | None
+    seeds: int
+
+    @property
+    def text(self) -> str:
+        """``+2.6 ± 1.4``, in points."""
+        points = round(100 * self.mean, 1)
+        sign = "+" if points else ""  # what rounds to nothing has none
+        return f"{points + 0.0:{sign}.1f}{_spread(self.standard_error)}"
+
+
+@dataclass(frozen=True)
 class Row:
     """One experiment. Numbers are None until at least one of its runs has them."""
 
@@ -27,6 +43,7 @@ class Row:
     accuracy: float | None
     standard_error: float | None
     seconds: float | None
+    difference: Difference | None  # None for the first, and where no seed is finished in both
 
     @property
     def accuracy_text(self) -> str:
@@ -34,11 +51,13 @@ class Row:
 
 
 def summary_rows(runs: Sequence[Run]) -> list[Row]:
-    """One row an experiment, in the order in which they were given."""
-    return [_row(name, group) for name, group in experiments(runs).items()]
+    """One row an experiment, in the order in which they were given; the others are measured by the first."""
+    groups = experiments(runs)
+    first = next(iter(groups.values()), [])
+    return [_row(name, group, None if group is first else _difference(group, first)) for name, group in groups.items()]
 
 
-def _row(name: str, runs: Sequence[Run]) -> Row:
+def _row(name: str, runs: Sequence[Run], difference: Difference | None) -> Row:
     accuracies = [value for run in runs if (value := run.accuracy()) is not None]
     seconds = [run.seconds for run in runs if run.finished and run.seconds is not None]
     return Row(
@@ -49,7 +68,17 @@ def _row(name: str, runs: Sequence[Run]) -> Row:
         accuracy=fmean(accuracies) if accuracies else None,
         standard_error=standard_error(accuracies),
         seconds=fmean(seconds) if seconds else None,
+        difference=difference,
     )
+
+
+def _difference(runs: Sequence[Run], first: Sequence[Run]) -> Difference | None:
+    """Over the seeds that both have finished: the same images and initial weights, so that what they share cancels."""
+    ours, theirs = (
+        {run.seed: value for run in group if (value := run.accuracy()) is not None} for group in (runs, first)
+    )
+    values = [ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())]
+    return Difference(fmean(values), standard_error(values), len(values)) if values else None
 
 
 def standard_error(values: Sequence[float]) -> float | None:
@@ -61,8 +90,11 @@ def accuracy_text(accuracy: float | None, error: float | None = None) -> str:
     """``78.4 %`` or, with an error, ``78.4 ± 0.6 %``."""
     if accuracy is None:
         return "–"
-    spread = "" if error is None else f" ± {100 * error:.1f}"
-    return f"{100 * accuracy:.1f}{spread} %"
+    return f"{100 * accuracy:.1f}{_spread(error)} %"
+
+
+def _spread(error: float | None) -> str:
+    return "" if error is None else f" ± {100 * error:.1f}"
 
 
 def duration_text(seconds: float | None) -> str:
@@ -87,7 +119,8 @@ def summary_table(runs: Sequence[Path], title: str | None = None) -> Table:
     best = max((row.accuracy for row in rows if row.accuracy is not None), default=None)
     table = Table(title=title)
     table.add_column("method")
-    for column in ("labels", "runs", "test accuracy", "time"):
+    against = difference_title(rows)
+    for column in ("labels", "runs", "test accuracy", *([against] if against else []), "time"):
         table.add_column(column, justify="right")
     for row in rows:
         style = "bold green" if best is not None and row.accuracy == best and len(rows) > 1 else ""
@@ -96,9 +129,23 @@ def summary_table(runs: Sequence[Path], title: str | None = None) -> Table:
             labels_text(row.labels),
             runs_text(row),
             Text(row.accuracy_text, style=style),
+            *([difference_text(row)] if against else []),
             duration_text(row.seconds),
         )
     return table
+
+
+def difference_title(rows: Sequence[Row]) -> str:
+    """Over the column of differences; nothing where there is none to show."""
+    return f"against {rows[0].name}, paired" if any(row.difference for row in rows) else ""
+
+
+def difference_text(row: Row) -> str:
+    """With the number of seeds where fewer than all finished ones could be paired."""
+    if row.difference is None:
+        return ""
+    few = f" ({row.difference.seeds} of {row.finished} seeds)" if row.difference.seeds < row.finished else ""
+    return f"{row.difference.text}{few}"
 
 
 def runs_text(row: Row) -> str:
