@@ -93,6 +93,6 @@ def test_finished_cells_are_skipped_and_failed_ones_stop_nothing(tiny_values: di
 def test_a_folder_of_another_comparison_is_refused(tiny_values: dict[str, Any], tmp_path: Path) -> None:
     (cell,) = make_cells(["supervised"], [0], tmp_path, tiny_values)
     RunFolder.create(cell.run.path, cell.config)
-    make_cells(["supervised"], [0], tmp_path, tiny_values)
+    make_cells(["supervised"], [0], tmp_path, merge(tiny_values, {"data": {"source": "moved"}}))
     with pytest.raises(UserError, match="another configuration"):
         make_cells(["supervised"], [0], tmp_path, merge(tiny_values, {"training": {"steps": 99}}))

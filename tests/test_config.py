@@ -20,6 +20,7 @@ def test_a_switch_may_be_written_bare(written: str) -> None:
 def test_changed_fields_are_named_with_both_values() -> None:
     old, new = {"a": {"b": 1, "c": [2]}, "d": 3}, {"a": {"b": 1, "c": [4]}, "d": 3, "e": None, "f": 5}
     assert changed_fields(old, new) == {"a.c": ([2], [4]), "f": (None, 5)}
+    assert changed_fields({"data": {"source": "here"}}, {"data": {"source": "there"}}) == {}
 
 
 @pytest.mark.parametrize("values", [{"optim": {"lr": float("inf")}}, {"training": {"seed": 2**63}}])

@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from semco.config import Config, merge
+from semco.config import Config, changed_fields, merge
 from semco.errors import UserError
 from semco.files import write_text
 from semco.methods import Method
@@ -102,7 +102,9 @@ def make_cells(
 
 def _refuse_other_settings(cell: Cell) -> None:
     """A folder of an earlier comparison counts only if it was made with the same configuration."""
-    if cell.run.config_file.exists() and cell.run.config() != cell.config:
+    if not cell.run.config_file.exists():
+        return
+    if changed_fields(cell.run.config().model_dump(mode="json"), cell.config.model_dump(mode="json")):
         raise UserError(
             f"{cell.run.path} was made with another configuration; choose another folder with --out or remove it."
         )

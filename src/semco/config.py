@@ -25,6 +25,8 @@ from pydantic import (
 from semco.errors import UserError, nearest, unknown
 
 Unit = Annotated[float, Field(ge=0.0, le=1.0)]
+# Fields that say where things are, which may change between two parts of a run.
+PLACES = ("data.source", "data.root", "training.device")
 
 
 def _switch(value: object) -> object:
@@ -55,7 +57,7 @@ class DataConfig(Section):
     # labels ("labelled").
     validation_size: int = Field(default=500, ge=1)
     # Height and width in pixels; None keeps the size of the data set (folders: the median, at most 96).
-    image_size: int | None = Field(default=None, ge=8)
+    image_size: int | None = Field(default=None, ge=8, le=4096)
     # Stop at an unreadable image instead of skipping and counting it.
     strict: bool = False
 
@@ -263,8 +265,11 @@ def flat_fields(values: Mapping[str, Any], below: str = "") -> dict[str, Any]:
 
 
 def changed_fields(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Dotted names of the values in which two configurations differ, each with the old and the new value."""
-    one, other = flat_fields(old), flat_fields(new)
+    """Dotted names of the values in which two configurations differ, each with the old and the new value.
+
+    Where things are does not count: data may be moved.
+    """
+    one, other = ({key: value for key, value in flat_fields(each).items() if key not in PLACES} for each in (old, new))
     return {key: (one.get(key), other.get(key)) for key in {**one, **other} if one.get(key) != other.get(key)}
 
 

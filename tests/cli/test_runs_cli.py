@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from PIL import Image
 from safetensors.torch import load_file
 
 from semco.config import merge
@@ -60,6 +61,22 @@ def test_options_go_over_the_file_and_settings_over_options(config_file: Path, t
     assert saved["training"]["mu"] == 1
     assert saved["model"]["backbone"] == "wrn-10-2"
     assert str(run / "report.html") in done.stdout
+
+
+def test_a_folder_is_found_again_from_anywhere(config_file: Path, tmp_path: Path) -> None:
+    for number in range(24):
+        file = tmp_path / "photos" / ("cat", "dog")[number % 2] / f"{number}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (8, 8), (10 * number, 0, 0)).save(file)
+    (tmp_path / "photos/cat/IMG.HEIC").write_bytes(b"")
+    options = ["--config", config_file, "--out", "run", "--labels-per-class", 4, "--set", "data.image_size=8"]
+    done = semco("train", "photos", *options, "--steps", 2, "--method", "fixmatch", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "left aside what is no image that can be read: 1 .heic" in done.stderr
+    (tmp_path / "run/result.json").unlink()
+    (tmp_path / "elsewhere").mkdir()
+    again = semco("resume", "../run", cwd=tmp_path / "elsewhere")
+    assert again.returncode == 0, again.stderr
 
 
 def wait_for_step(run: Path, step: int, process: subprocess.Popen[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -52,7 +53,7 @@ def test_what_is_found_in_order(photos: Path) -> None:
     assert data.test_labels is not None
     assert data.test_labels.tolist() == [1, 0]
     assert data.skipped == ()
-    assert data.ignored == 0
+    assert data.ignored == {}
 
 
 def test_class_folders_in_train(tmp_path: Path) -> None:
@@ -91,7 +92,7 @@ def test_other_files_are_counted_and_hidden_ones_are_not(photos: Path) -> None:
     paint(photos / "cat/.thumbnails/a.png")
     data = read_folder(photos, DataConfig())
     assert len(data.train_labels) == 6
-    assert data.ignored == 3
+    assert data.ignored == {".txt": 2, ".csv": 1}
 
 
 def test_chosen_classes_in_the_order_given(photos: Path) -> None:
@@ -217,6 +218,19 @@ def test_large_sets_live_in_a_file_that_goes_with_them(
     del large
     gc.collect()
     assert list(cache.iterdir()) == []
+
+
+def test_more_than_the_disk_holds_is_refused(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room.shutil, "disk_usage", lambda _: SimpleNamespace(free=3_000_000_000))
+    with pytest.raises(UserError, match=r"6 images of 20000 x 20000 pixels take 7 GB, but .* has 3 GB free"):
+        read_folder(photos, DataConfig.model_construct(classes=None, image_size=20_000, strict=False))
+
+
+@pytest.mark.parametrize("ending", ["bmp", "gif", "jpeg", "tif", "tiff"])
+def test_kinds_of_images(tmp_path: Path, ending: str) -> None:
+    for name in ("cat/a", "dog/b"):
+        paint(tmp_path / f"{name}.{ending}", 50)
+    assert read_folder(tmp_path, DataConfig()).train_images[:, :, 4, 4].tolist() == [[50, 50, 50]] * 2
 
 
 def test_links_are_followed_to_files_but_not_in_circles(photos: Path) -> None:

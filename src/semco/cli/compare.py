@@ -61,7 +61,7 @@ def compare(
         Console().print(summary_table(runs))
         if rows := pseudo_label_rows(outcomes):
             Console().print(pseudo_label_table(rows))
-        page = write_report(runs, out / "report.html", f"Comparison on {cells[0].config.data.source}")
+        page = write_report(runs, out / "report.html", f"Comparison on {Path(cells[0].config.data.source).name}")
         Console(soft_wrap=True).print(f"open {page}", markup=False, highlight=False)
     failed = len(outcomes) - len(runs)
     if failed:

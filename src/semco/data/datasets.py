@@ -6,8 +6,8 @@ Shapes: N training images, C channels (1 or 3), H and W pixels, K classes.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
@@ -37,7 +37,7 @@ class Dataset:
     train_paths: tuple[str, ...] | None = None  # of folders, one for each image
     test_paths: tuple[str, ...] | None = None
     skipped: tuple[str, ...] = ()  # images that could not be read
-    ignored: int = 0  # other files in a folder
+    ignored: Mapping[str, int] = field(default_factory=dict)  # other files in a folder: how many of each ending
 
     @property
     def num_classes(self) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp"})
+SUFFIXES = frozenset({".bmp", ".gif", ".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp"})
 # A photo of larger sides is not looked at in more detail than this, unless image_size asks for it.
 LARGEST_DEFAULT = 96
 

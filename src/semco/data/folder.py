@@ -15,7 +15,8 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,7 +59,7 @@ class Listing:
     class_names: tuple[str, ...]
     train: Part
     test: Part
-    ignored: int  # files that are not images of a class
+    ignored: Counter[str]  # files that are not images of a class, by ending
 
 
 @dataclass(frozen=True)
@@ -103,8 +104,11 @@ def list_folder(root: Path, classes: Sequence[str] | None = None) -> Listing:
     base, names = _class_root(root), class_folders(root)
     chosen = tuple(names if classes is None else (names[i] for i in choose_classes(names, classes)))
     train, test = Part(), Part()
-    ignored = sum(_loose_files(folder) for folder in {root, base})
-    ignored += sum(_add_class(train, base / name, label) for label, name in enumerate(chosen))
+    ignored: Counter[str] = Counter()
+    for folder in {root, base}:
+        ignored += _loose_files(folder)
+    for label, name in enumerate(chosen):
+        ignored += _add_class(train, base / name, label)
     for folder in _special_folders({root, base}, UNLABELLED_FOLDERS):
         images, others = _scan(folder)
         train.add(images, UNLABELLED)
@@ -148,8 +152,8 @@ def _special_folders(roots: set[Path], names: Sequence[str]) -> list[Path]:
     return sorted(f for root in roots for f in _subfolders(root) if f.name.lower() in names)
 
 
-def _add_class(part: Part, folder: Path, label: int) -> int:
-    """Add a class folder's images; says how many other files it holds."""
+def _add_class(part: Part, folder: Path, label: int) -> Counter[str]:
+    """Add a class folder's images; says which other files it holds."""
     images, others = _scan(folder)
     if not images:
         kinds = ", ".join(sorted(SUFFIXES))
@@ -158,7 +162,7 @@ def _add_class(part: Part, folder: Path, label: int) -> int:
     return others
 
 
-def _add_test(part: Part, folder: Path, names: Sequence[str], chosen: Sequence[str]) -> int:
+def _add_test(part: Part, folder: Path, names: Sequence[str], chosen: Sequence[str]) -> Counter[str]:
     """Add test/<class>/; classes that were left out of the choice are left out here too."""
     ignored = _loose_files(folder)
     for one in _subfolders(folder):
@@ -172,18 +176,22 @@ def _subfolders(folder: Path) -> list[Path]:
     return sorted(f for f in folder.iterdir() if f.is_dir() and not f.name.startswith(HIDDEN))
 
 
-def _loose_files(folder: Path) -> int:
-    return sum(f.is_file() and not f.name.startswith(HIDDEN) for f in folder.iterdir())
+def _loose_files(folder: Path) -> Counter[str]:
+    return _endings(f for f in folder.iterdir() if f.is_file() and not f.name.startswith(HIDDEN))
 
 
-def _scan(folder: Path) -> tuple[list[Path], int]:
-    """The images below a folder, sorted, and the number of its other files; hidden ones do not count."""
+def _endings(files: Iterable[Path]) -> Counter[str]:
+    return Counter(f.suffix.lower() for f in files)
+
+
+def _scan(folder: Path) -> tuple[list[Path], Counter[str]]:
+    """The images below a folder, sorted, and its other files by ending; hidden ones do not count."""
     files: list[Path] = []
     for where, folders, names in os.walk(folder):
         folders[:] = [f for f in folders if not f.startswith(HIDDEN)]
         files += [Path(where, name) for name in names if not name.startswith(HIDDEN)]
     images = sorted(f for f in files if f.suffix.lower() in SUFFIXES)
-    return images, len(files) - len(images)
+    return images, _endings(f for f in files if f.suffix.lower() not in SUFFIXES)
 
 
 def _decode_part(part: Part, size: int, strict: bool, report: Report | None, doing: str) -> Decoded:
@@ -226,8 +234,16 @@ def _stop_at_first(paths: Sequence[Path], errors: Sequence[str | None]) -> None:
 
 def _space(shape: tuple[int, ...]) -> NDArray[np.uint8]:
     """Room for the images; a large one is a file, which goes when nobody uses it any more."""
-    if math.prod(shape) <= MEMORY_LIMIT:
+    needed = math.prod(shape)
+    if needed <= MEMORY_LIMIT:
         return np.empty(shape, np.uint8)
+    disk = tempfile.gettempdir()
+    free = shutil.disk_usage(disk).free
+    if needed > free:
+        raise UserError(
+            f"{shape[0]:,} images of {shape[2]} x {shape[3]} pixels take {needed / 1e9:,.0f} GB, but {disk} has "
+            f"{free / 1e9:,.0f} GB free: choose a smaller data.image_size, or a larger disk by TMPDIR."
+        )
     folder = Path(tempfile.mkdtemp(prefix="semco-"))
     rows: NDArray[np.uint8] = np.lib.format.open_memmap(folder / "images.npy", mode="w+", dtype=np.uint8, shape=shape)
     weakref.finalize(rows, shutil.rmtree, folder, ignore_errors=True)

@@ -68,6 +68,9 @@ def prepare(config: Config, run: RunFolder | None, observer: Observer, dataset: 
     if dataset.skipped:
         named = ", ".join(dataset.skipped[:3]) + (" ..." if len(dataset.skipped) > 3 else "")
         observer.on_message(f"skipped {len(dataset.skipped)} unreadable image(s): {named}")
+    if dataset.ignored:
+        kinds = ", ".join(f"{count:,} {ending or 'without an ending'}" for ending, count in dataset.ignored.items())
+        observer.on_message(f"left aside what is no image that can be read: {kinds}")
     if run is not None and run.split_file.exists():
         split = Split.from_json(run.split_file.read_text(encoding="utf-8"), dataset.train_labels)
     else:

@@ -93,6 +93,10 @@ def _context(runs: Sequence[Run], title: str | None, samples: Sequence[Sample] |
 
 
 def _data_name(run: Run) -> str:
+    return Path(_source(run)).name
+
+
+def _source(run: Run) -> str:
     return str(run.section("data").get("source", "fashion-mini"))
 
 
@@ -205,7 +209,7 @@ def _answers(samples: Sequence[Mapping[str, Any]], kind: str, names: Sequence[st
 
 def _command(run: Run) -> str:
     config, again = run.path / "config.yaml", f"{run.path}-again"
-    return shlex.join(["semco", "train", _data_name(run), "--config", str(config), "--out", again])
+    return shlex.join(["semco", "train", _source(run), "--config", str(config), "--out", again])
 
 
 def _config(name: str, run: Run) -> dict[str, str]:

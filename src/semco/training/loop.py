@@ -29,9 +29,6 @@ from semco.types import Batch, Progress, StepResult
 
 Line = Mapping[str, float | None]
 
-# Fields that say where things are: they may change while a run is interrupted.
-PLACES = ("data.source", "data.root", "training.device")
-
 
 class Observer(Protocol):
     """Whoever watches a run: the live display, or nobody."""
@@ -279,7 +276,7 @@ class Trainer:
     def _refuse_another_configuration(self, begun_with: dict[str, Any]) -> None:
         """A run goes on with the configuration that it was begun with; only where things are may change."""
         changed = changed_fields(begun_with, self.config.model_dump(mode="json"))
-        said = [f"{name} was {was} and is {now}" for name, (was, now) in changed.items() if name not in PLACES]
+        said = [f"{name} was {was} and is {now}" for name, (was, now) in changed.items()]
         if said:
             raise UserError(
                 f"{self.run_folder.config_file} is not the configuration that this run was begun with "
