@@ -57,11 +57,18 @@ VARIANTS: dict[str, Recipe] = {
         "ablation: the semantic head teaches its best class, not the distribution in the group",
         {"method": {"name": "semco", "lesson": "label"}},
     ),
+    "semco-full-trust": Recipe(
+        "ablation: pseudo-labels weigh the same however sure the heads are",
+        {"method": {"name": "semco", "trust": "full"}},
+    ),
+    "semco-fixed": Recipe(
+        "SemCo with fixed thresholds on both heads, as FixMatch", {"method": {"name": "semco", "thresholds": "fixed"}}
+    ),
     **{
         f"semco-{rule}": Recipe(
             f"SemCo with {title}'s thresholds on both heads", {"method": {"name": "semco", "thresholds": rule}}
         )
-        for rule, title in (("flexmatch", "FlexMatch"), ("freematch", "FreeMatch"), ("softmatch", "SoftMatch"))
+        for rule, title in (("flexmatch", "FlexMatch"), ("softmatch", "SoftMatch"))
     },
 }
 

@@ -53,7 +53,8 @@ def batch() -> Batch:
 
 
 def run(example: Batch, **fields: object) -> StepResult:
-    method = build_method(SemCoConfig(**fields), task())  # type: ignore[arg-type]
+    """One step; with fixed thresholds, which are simplest to follow, unless others are given."""
+    method = build_method(SemCoConfig(**{"thresholds": "fixed", **fields}), task())  # type: ignore[arg-type]
     return method.compute(example, Said(), Progress(0, 1, 1, torch.Generator()))
 
 
@@ -244,12 +245,41 @@ def test_bad_fields(field: str, value: object, sentence: str) -> None:
         Config.parse({"method": {"name": "semco", field: value}})
 
 
+def test_pseudo_labels_weigh_as_much_as_the_head_is_sure() -> None:
+    """The square of FreeMatch's mean confidence: half of it 1/K, from before the first step, half from the batch."""
+    example, fields = batch(), {"thresholds": "freematch", "threshold_warmup": False, "threshold_decay": 0.5}
+    sure = run(example, **fields, trust="full")
+    ours = run(example, **fields)
+    heads = Said()(weak=example.unlabelled.weak[0])["weak"]
+    mean = sum(max(math.exp(v) for v in row) / sum(math.exp(v) for v in row) for row in heads.logits.tolist())
+    trust = ((1 / heads.logits.shape[1] + mean / len(heads.logits)) / 2) ** 2
+    assert 0.1 < trust < 0.9
+    scaled = ("unlabelled_one_hot", "unlabelled_semantic", "cotraining")
+    for name, loss in sure.losses.items():
+        assert float(ours.losses[name]) == pytest.approx(float(loss) * (trust if name in scaled else 1.0), rel=1e-4)
+    assert float(ours.losses["cotraining"]) > 0
+    assert ours.metrics == sure.metrics  # what is retained, and how much of it is right, are told as they are
+    for head in ("one_hot", "semantic"):
+        assert torch.equal(ours.pseudo_labels[head].mask, sure.pseudo_labels[head].mask)
+
+
+def test_fixed_thresholds_weigh_fully() -> None:
+    example = batch()
+    totals = [float(run(example, thresholds="fixed", trust=trust).total) for trust in ("confidence", "full")]
+    assert totals[0] == totals[1]
+
+
 def test_defaults_are_the_papers() -> None:
     config = SemCoConfig(scoring="paper")
     assert (config.lambda_u, config.lambda_co, config.tau_e, config.tau_o) == (1.0, 1.0, 0.7, 0.95)
     assert (config.perfect_score, config.lesson) == (0.9, "label")
     assert SemCoConfig(scoring="paper", tau_e=0.6).tau_e == 0.6
     assert (SemCoConfig().scoring, SemCoConfig().tau_e, SemCoConfig().perfect_score) == ("joint", 0.9, 0.97)
-    assert SemCoConfig().lesson == "distribution"
+    assert (SemCoConfig().lesson, SemCoConfig().thresholds, SemCoConfig().trust) == (
+        "distribution",
+        "freematch",
+        "confidence",
+    )
+    assert config.thresholds == SemCoConfig(scoring="reference").thresholds == "fixed"
     assert config.semantic_weight == 3.0
     assert config.on_disagreement == "both"

@@ -124,8 +124,11 @@ def test_two_processes_compute_what_one_does(tiny_values: dict[str, Any], tmp_pa
 
 
 def test_synchronised_statistics_make_one_batch_of_all(tiny_values: dict[str, Any], tmp_path: Path) -> None:
-    together_ = config_of(tiny_values, "semco", training={"sync_batch_norm": True, "steps": 4})
-    apart = config_of(tiny_values, "semco", training={"steps": 4})
+    # Fixed thresholds retain nothing here. Where much is learnt from the pool, weights that differ by 2e-7 may end 1e-4
+    # apart after four steps, in one process as well: activations have kinks.
+    few = merge(tiny_values, {"method": {"name": "semco", "thresholds": "fixed"}})
+    together_ = config_of(few, "semco", training={"sync_batch_norm": True, "steps": 4})
+    apart = config_of(few, "semco", training={"steps": 4})
     runs = {str(tmp_path / "sync"): together_.to_yaml(), str(tmp_path / "apart"): apart.to_yaml()}
     in_processes(2, train_all, runs)
     train(together_, tmp_path / "one")

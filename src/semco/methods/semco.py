@@ -7,6 +7,7 @@ Shapes: B labelled images, U unlabelled images, K classes, d embedding size, Q l
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -17,16 +18,20 @@ from semco import pseudo_labels as pl
 from semco.config import Unit
 from semco.losses import cosine_loss, cross_entropy, masked_mean, soft_cross_entropy
 from semco.methods.base import Forward, Method
-from semco.methods.thresholding import ThresholdConfig, build_policy
+from semco.methods.thresholding import Rule, ThresholdConfig, build_policy
 from semco.types import Batch, Outputs, Progress, PseudoLabels, StepResult, Task, ViewCounts
 
 
 class SemCoConfig(ThresholdConfig):
     name: str = "semco"
+    thresholds: Rule = "freematch"
+    # What pseudo-labels weigh: the square of how sure the one-hot head is of the pool on average (which FreeMatch and
+    # SoftMatch keep account of; with other thresholds it is 1), or always 1.
+    trust: Literal["confidence", "full"] = "confidence"
     # Weights of the losses on unlabelled images and of the co-training loss (0: no co-training).
     lambda_u: float = Field(default=1.0, ge=0)
     lambda_co: float = Field(default=1.0, ge=0)
-    # Confidence from which to trust a group of the semantic head, and a class of the one-hot head.
+    # Fixed thresholds: confidence from which to trust a group of the semantic head, and a class of the one-hot head.
     tau_e: Unit = 0.9
     tau_o: Unit = 0.95
     # Factor of every cosine term, as cosine losses are smaller than cross-entropies.
@@ -44,9 +49,9 @@ class SemCoConfig(ThresholdConfig):
     @model_validator(mode="before")
     @classmethod
     def _rules_own_confidence(cls, values: Any) -> Any:
-        """The paper's and the authors' rules come with the paper's threshold and labels, unless others are given."""
+        """The paper's and the authors' rules come with the paper's thresholds and labels, unless others are given."""
         if isinstance(values, dict) and values.get("scoring") in ("paper", "reference"):
-            return {"tau_e": 0.7, "perfect_score": 0.9, "lesson": "label", **values}
+            return {"thresholds": "fixed", "tau_e": 0.7, "perfect_score": 0.9, "lesson": "label", **values}
         return values
 
     @model_validator(mode="after")
@@ -84,6 +89,8 @@ class SemCo(Method[SemCoConfig]):
         outputs = forward(labelled=x.weak[0], strong=u.strong[0], no_grad={"weak": u.weak[0]})
         labelled, strong, weak = outputs["labelled"], outputs["strong"], outputs["weak"]
         one_hot, semantic = self._both_heads(weak, batch.unlabelled_index)
+        said, trust = {"one_hot": one_hot, "semantic": semantic}, self._trust()
+        one_hot, semantic = replace(one_hot, mask=one_hot.mask * trust), replace(semantic, mask=semantic.mask * trust)
         to_label = cosine_loss(self.matrix[batch.labels], _embedding(labelled))  # (B,)
         to_target = cosine_loss(semantic.target, _embedding(strong))  # (U,)
         to_class = cross_entropy(strong.logits, one_hot.labels)  # (U,)
@@ -96,12 +103,11 @@ class SemCo(Method[SemCoConfig]):
         }
         of_policies = self._policy_losses(strong, one_hot, semantic)
         metrics = {
-            "mask_one_hot": one_hot.mask.mean(),
-            "mask_semantic": semantic.mask.mean(),
-            "disagreement": _disagreement(one_hot, semantic).mean(),
+            "mask_one_hot": said["one_hot"].mask.mean(),
+            "mask_semantic": said["semantic"].mask.mean(),
+            "disagreement": _disagreement(**said).mean(),
         }
         weights = {**self._weights(), **dict.fromkeys(of_policies, self.config.lambda_f)}
-        said = {"one_hot": one_hot, "semantic": semantic}
         return StepResult({**losses, **of_policies}, weights, metrics, said)
 
     def pseudo_labels(self, weak: Outputs, index: Tensor) -> dict[str, PseudoLabels]:
@@ -114,6 +120,15 @@ class SemCo(Method[SemCoConfig]):
         return one_hot, pl.semantic_pseudo_labels(
             q, weak.logits.softmax(dim=-1), index, M, groups, self.rule, self.semantic_policy
         )
+
+    def _trust(self) -> Tensor | float:
+        """What a retained pseudo-label weighs: the square of how sure the one-hot head is of the pool on average.
+
+        Adaptive thresholds retain most images from the start. Two heads that learn from nearly everything that both of
+        them say drown the labels while they still err (docs/confidence.md).
+        """
+        known = self.one_hot_policy.mean_confidence if self.config.trust == "confidence" else None
+        return 1.0 if known is None else known.square()
 
     def _policy_losses(self, strong: Outputs, one_hot: PseudoLabels, semantic: PseudoLabels) -> dict[str, Tensor]:
         """What the threshold policies add (FreeMatch's fairness), by head: of classes, and of groups."""

@@ -19,10 +19,12 @@ from semco.pseudo_labels import (
     ThresholdPolicy,
 )
 
+Rule = Literal["fixed", "flexmatch", "freematch", "softmatch"]
+
 
 class ThresholdConfig(MethodConfig):
     # Which pseudo-labels to trust: those above a fixed confidence, or by the rule of a later method.
-    thresholds: Literal["fixed", "flexmatch", "freematch", "softmatch"] = "fixed"
+    thresholds: Rule = "fixed"
     # Decay of the running statistics of FreeMatch and SoftMatch.
     threshold_decay: Unit = 0.999
     # Let them follow faster at first, as training.ema_warmup does for the weights: short runs are not their start.

@@ -41,6 +41,11 @@ class ThresholdPolicy(nn.Module, ABC):
     def mask(self, confidence: Tensor, choices: Tensor, scores: Tensor) -> Tensor:
         """Confidence (U,), choices (U,) int64, scores (U, C) -> weights (U,); 0 discards a sample."""
 
+    @property
+    def mean_confidence(self) -> Tensor | None:
+        """How sure the head is of the pool on average, (), for a policy that keeps account of it."""
+        return None
+
     def losses(self, strong: Tensor, mask: Tensor) -> dict[str, Tensor]:  # noqa: ARG002
         """Loss terms of the policy's own, from scores (U, C) of the strong views with gradient and the mask (U,)."""
         return {}

@@ -40,6 +40,10 @@ class FreeMatchThreshold(ThresholdPolicy):
         status = self.expected / self.prior
         return status / status.max() * self.confidence
 
+    @property
+    def mean_confidence(self) -> Tensor:
+        return self.confidence
+
     def update(self, confidence: Tensor, choices: Tensor, scores: Tensor, index: Tensor) -> None:  # noqa: ARG002
         """Eq. 5, 6 and 10: moving averages of what the batch says on average."""
         weight = self.pace()

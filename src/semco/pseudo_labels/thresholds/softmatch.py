@@ -39,6 +39,10 @@ class SoftMatchWeights(ThresholdPolicy):
         self.register_buffer("mean", prior.max())
         self.register_buffer("variance", prior.new_full((), FIRST_VARIANCE))
 
+    @property
+    def mean_confidence(self) -> Tensor:
+        return self.mean
+
     def update(self, confidence: Tensor, choices: Tensor, scores: Tensor, index: Tensor) -> None:  # noqa: ARG002
         """Moving averages of mean and unbiased variance of the aligned confidence."""
         scores = rows_across(scores)
