@@ -47,7 +47,10 @@ def main() -> None:
         panel.grid(alpha=0.3)
     for panel in axes[1]:
         panel.set_xlabel("training step")
-    axes[0][0].legend(fontsize=8, title="solid: grouped classes, dotted: others", title_fontsize=8)
+    lines, names = axes[0][0].get_legend_handles_labels()
+    axes[1][0].legend(  # where there is room
+        lines, names, loc="lower right", fontsize=8, title="solid: grouped classes, dotted: others", title_fontsize=8
+    )
     figure.savefig(arguments.out, dpi=110)
 
 
