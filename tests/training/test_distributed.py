@@ -125,7 +125,7 @@ def test_two_processes_compute_what_one_does(tiny_values: dict[str, Any], tmp_pa
 
 def test_synchronised_statistics_make_one_batch_of_all(tiny_values: dict[str, Any], tmp_path: Path) -> None:
     # Fixed thresholds retain nothing here. Where much is learnt from the pool, weights that differ by 2e-7 may end 1e-4
-    # apart after four steps, in one process as well: activations have kinks.
+    # apart after four steps, in one process as well (kinks of activations, probably).
     few = merge(tiny_values, {"method": {"name": "semco", "thresholds": "fixed"}})
     together_ = config_of(few, "semco", training={"sync_batch_norm": True, "steps": 4})
     apart = config_of(few, "semco", training={"steps": 4})
