@@ -11,11 +11,10 @@ import io
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from semco.config import Config, changed_fields, merge
@@ -23,6 +22,7 @@ from semco.errors import UserError
 from semco.files import write_text
 from semco.methods import Method
 from semco.recipes import RECIPES, configure
+from semco.report.tables import mean_known
 from semco.training.run_folder import RunFolder
 from semco.training.statistics import SUREST_GROUPED
 
@@ -177,11 +177,6 @@ def pseudo_label_rows(outcomes: Sequence[Outcome]) -> list[HeadRow]:
         for head in HEADS:
             told = [found for result in finished if (found := _of_head(result, head))]
             if told:
-                means = {name: _mean([one.get(name) for one in told]) for name in PSEUDO_LABELS}
+                means = {name: mean_known(one.get(name) for one in told) for name in PSEUDO_LABELS}
                 rows.append(HeadRow(variant, head, means))
     return rows
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    numbers = [value for value in values if value is not None]
-    return fmean(numbers) if numbers else None

@@ -58,6 +58,7 @@ def _absolute(place: str | Path | None) -> str | None:
     """A path from the root, where there is something; the name of a data set stays a name."""
     from semco.data.sources import REGISTERED
 
-    if place is None or place in REGISTERED or not Path(place).expanduser().exists():
-        return None if place is None else str(place)
-    return str(Path(place).expanduser().resolve())
+    if place is None:
+        return None
+    path = Path(place).expanduser()
+    return str(path.resolve() if place not in REGISTERED and path.exists() else place)

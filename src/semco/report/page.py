@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import yaml
@@ -28,6 +27,7 @@ from semco.report.tables import (
     difference_title,
     duration_text,
     labels_text,
+    mean_known,
     runs_text,
     summary_rows,
 )
@@ -66,8 +66,9 @@ def _template() -> Template:
 
 def _context(runs: Sequence[Run], title: str | None, samples: Sequence[Sample] | None) -> dict[str, Any]:
     subject, rows = max(runs, key=lambda run: len(run.pseudo_label_heads())), summary_rows(runs)
-    groups = experiments([subject, *(run for run in runs if run is not subject)])
+    groups = experiments(runs)
     own_name, repeats = next((name, group) for name, group in groups.items() if subject in group)
+    groups = {own_name: repeats, **groups}  # the subject's come first, in every legend
     shown = subject.evaluation.get("samples") or [] if samples is None else [s.to_json() for s in samples]
     return {
         "title": title or f"{title_of(subject.method)} on {_data_name(subject)}",
@@ -152,21 +153,16 @@ def _tiles(repeats: Sequence[Run]) -> list[Tile]:
     """The numbers of the experiment looked at: means over the seeds that are finished, or of a run as far as it is."""
     runs = [run for run in repeats if run.finished] or repeats[:1]
     run, classes = runs[0], len(runs[0].class_names)
-    error = _mean(run.result.get("calibration_error") for run in runs)
+    error = mean_known(run.result.get("calibration_error") for run in runs)
     tiles = [
-        Tile("Test accuracy", accuracy_text(_mean(run.accuracy() for run in runs)), _chance(classes)),
-        Tile("Right group", accuracy_text(_mean(map(_group_accuracy, runs))), "the class, or one near it"),
-        Tile("Top 5", accuracy_text(_mean(run.result.get("top5") for run in runs)) if classes > 5 else "–"),
+        Tile("Test accuracy", accuracy_text(mean_known(run.accuracy() for run in runs)), _chance(classes)),
+        Tile("Right group", accuracy_text(mean_known(map(_group_accuracy, runs))), "the class, or one near it"),
+        Tile("Top 5", accuracy_text(mean_known(run.result.get("top5") for run in runs)) if classes > 5 else "–"),
         Tile("Labels used", labels_text(run.label_count()), f"{classes} classes" if classes else ""),
-        Tile("Training", duration_text(_mean(run.seconds for run in runs)), f"{run.steps:,} steps"),
+        Tile("Training", duration_text(mean_known(run.seconds for run in runs)), f"{run.steps:,} steps"),
         Tile("Calibration error", "–" if error is None else f"{100 * error:.1f} pts", "confidence − accuracy"),
     ]
     return [tile for tile in tiles if tile.value != "–"]
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None
 
 
 def _group_accuracy(run: Run) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
@@ -65,9 +65,9 @@ def _row(name: str, runs: Sequence[Run], difference: Difference | None) -> Row:
         runs=len(runs),
         finished=sum(run.finished for run in runs),
         labels=runs[0].label_count(),
-        accuracy=fmean(accuracies) if accuracies else None,
+        accuracy=mean_known(accuracies),
         standard_error=standard_error(accuracies),
-        seconds=fmean(seconds) if seconds else None,
+        seconds=mean_known(seconds),
         difference=difference,
     )
 
@@ -79,6 +79,12 @@ def _difference(runs: Sequence[Run], first: Sequence[Run]) -> Difference | None:
     )
     values = [ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())]
     return Difference(fmean(values), standard_error(values), len(values)) if values else None
+
+
+def mean_known(values: Iterable[float | None]) -> float | None:
+    """Mean of the values that are there; None where none is."""
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
 
 
 def standard_error(values: Sequence[float]) -> float | None:
