@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
+
 from semco.errors import UserError
 
 
@@ -22,8 +24,8 @@ def atomic_path(target: Path) -> Iterator[Path]:
         flush_to_disk(temporary)
         temporary.chmod(0o644)  # mkstemp makes files that only their owner may read
         temporary.replace(target)
-    except OSError as error:
-        raise UserError(f"cannot write {target}: {error.strerror or error}.") from error
+    except (OSError, SafetensorError) as error:  # safetensors reports a full disk as an error of its own
+        raise UserError(f"cannot write {target}: {getattr(error, 'strerror', None) or error}.") from error
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,19 @@ def test_nothing_readable_is_an_error_and_nothing_at_all_is_none(tmp_path: Path)
     save_checkpoint(tmp_path, 1, {"x": torch.ones(1)}, {}).write_bytes(b"no")
     with pytest.raises(UserError, match="no checkpoint"):
         load_checkpoint(tmp_path)
+
+
+def test_a_write_that_the_system_refuses_is_told_and_the_old_checkpoint_stays(tmp_path: Path) -> None:
+    """A limit on the size of files stands for the full disk: the error comes from the real write."""
+    save_checkpoint(tmp_path, 1, {"w": torch.zeros(4)}, {})
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        with pytest.raises(UserError, match=r"cannot write .*step-000000002\.safetensors: "):
+            save_checkpoint(tmp_path, 2, {"w": torch.zeros(100_000)}, {})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert [path.name for path in tmp_path.iterdir()] == ["step-000000001.safetensors"]
 
 
 def test_a_full_disk_leaves_the_old_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
