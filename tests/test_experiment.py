@@ -18,7 +18,7 @@ from semco.errors import UserError
 from semco.experiment import resume, train
 from semco.methods import Method
 from semco.recipes import configure
-from semco.training.loop import Silent, Trainer
+from semco.training.loop import Line, Silent, Trainer
 from semco.training.run_folder import RunFolder
 from semco.training.signals import Interrupted
 
@@ -191,6 +191,30 @@ def test_maps_made_again_change_nothing(tiny_values: dict[str, Any], tmp_path: P
     for choice in ("on", "off"):
         train(config_of(tiny_values, training={"recompute": choice}), tmp_path / choice)
     assert lines_of(tmp_path / "on") == lines_of(tmp_path / "off")
+
+
+def test_free_memory_is_given_back_after_the_first_step_alone(
+    tiny_values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    happened: list[str] = []
+    monkeypatch.setattr("semco.training.loop.give_back", lambda device: happened.append(f"given back on {device}"))
+
+    class Steps(Silent):
+        def on_line(self, line: Line) -> None:
+            happened.append(f"step {line['step']}")
+
+    train(config_of(tiny_values, training={"steps": 3}), tmp_path / "run", Steps())
+    assert happened == ["given back on cpu", "step 1", "step 2", "step 3"]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method:DeprecationWarning")  # torch's own compiler uses it
+def test_a_compiled_run_learns_the_same(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    losses = {}
+    for choice in ("on", "off"):
+        train(config_of(tiny_values, training={"compile": choice, "steps": 3}), tmp_path / choice)
+        losses[choice] = [line["loss"] for line in lines_of(tmp_path / choice)]
+    assert losses["on"] == pytest.approx(losses["off"], rel=1e-3)
 
 
 def test_ablations_are_fields(tiny_values: dict[str, Any], tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ class TrainingConfig(Section):
     # torch.compile: "auto" turns it on when the run is long enough to win the compile time back.
     compile: Annotated[Literal["auto", "on", "off"], BeforeValidator(_switch)] = "auto"
     # Keep fewer maps for the backward pass and make them again in it: less memory for little time, as measured on CPUs,
-    # where "auto" does so. A compiled network chooses for itself.
+    # where "auto" does so.
     recompute: Annotated[Literal["auto", "on", "off"], BeforeValidator(_switch)] = "auto"
     # Several processes normalise by the statistics of all their images together instead of each by its own.
     sync_batch_norm: bool = False

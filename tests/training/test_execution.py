@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import nn
+import torch._functorch.config as compiler
+from torch import Tensor, nn
 
 from semco.config import ModelConfig, TrainingConfig
 from semco.models import build_network
-from semco.models.activation import Block
+from semco.models.activation import Block, after_activation
+from semco.models.normalisation import WarmBatchNorm2d
 from semco.training import execution
-from semco.training.execution import choose_compilation, choose_precision, multiply_adds, prepare_network
+from semco.training.execution import choose_compilation, choose_precision, compiling, multiply_adds, prepare_network
 
 CPU = torch.device("cpu")
 
@@ -64,3 +66,31 @@ def test_maps_are_made_again_where_that_was_measured(choice: str, device: str, e
     network = build_network(ModelConfig(backbone="wrn-10-1"), ("one_hot",), 3, 4, 3, 16)
     placed = prepare_network(network, TrainingConfig(recompute=choice), torch.device(device))
     assert {block.recompute for block in placed.modules() if isinstance(block, Block)} == {expected}
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method:DeprecationWarning")  # torch's own compiler uses it
+@pytest.mark.parametrize(("choice", "maps"), [("off", 6), ("on", 3)])
+def test_a_compiled_network_makes_maps_again_too(choice: str, maps: int) -> None:
+    torch._dynamo.reset()
+    parts = [(WarmBatchNorm2d(8), nn.Conv2d(8, 8, 3, padding=1, bias=False)) for _ in range(3)]
+    x = torch.randn(4, 8, 16, 16, requires_grad=True)
+    kept: dict[int, int] = {}
+
+    # What is kept is decided before code is written, which this back end leaves out.
+    @torch.compile(backend="aot_eager_decomp_partition", dynamic=False)
+    def chain(values: Tensor) -> Tensor:
+        for norm, conv in parts:
+            values = after_activation(conv, norm, values, 0.1, recompute=False)
+        return values
+
+    def pack(tensor: Tensor) -> Tensor:
+        kept[tensor.data_ptr()] = tensor.numel()
+        return tensor
+
+    with (
+        compiling(TrainingConfig(recompute=choice), CPU),
+        torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor),
+    ):
+        chain(x)
+    assert sum(size for size in kept.values() if size >= x.numel()) == maps * x.numel()
+    assert not compiler.aggressive_recomputation

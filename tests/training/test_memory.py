@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from semco.training import memory
-from semco.training.memory import kept_for_reuse
+from semco.training.memory import give_back, kept_for_reuse
 
 
 @pytest.fixture
@@ -34,5 +34,10 @@ def test_the_defaults_come_back_whatever_happens(calls: list[tuple[int, int]]) -
 
 def test_a_gpu_run_leaves_the_host_alone(calls: list[tuple[int, int]]) -> None:
     with kept_for_reuse(torch.device("meta")):
-        pass
+        give_back(torch.device("meta"))
     assert calls == []
+
+
+def test_what_is_free_is_given_back_on_demand(calls: list[tuple[int, int]]) -> None:
+    give_back(torch.device("cpu"))
+    assert calls == [(0, 0)]

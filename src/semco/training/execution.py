@@ -8,10 +8,12 @@ from __future__ import annotations
 import copy
 import os
 import shutil
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
+import torch._functorch.config as compiler
 from torch import nn
 
 from semco.config import TrainingConfig
@@ -97,11 +99,23 @@ def multiply_adds(network: nn.Module, image_shape: tuple[int, ...]) -> float:
     return float(counter.get_total_flops()) / 2
 
 
+def compiling(config: TrainingConfig, device: torch.device) -> AbstractContextManager[object]:
+    """While it lasts, a network that is compiled follows ``training.recompute``, as one that is not does by itself.
+
+    Left alone, the compiler keeps each convolution's input beside the map that it is made of.
+    """
+    return compiler.patch(aggressive_recomputation=True) if _makes_maps_again(config, device) else nullcontext()
+
+
+def _makes_maps_again(config: TrainingConfig, device: torch.device) -> bool:
+    return config.recompute == "on" or (config.recompute == "auto" and device.type == "cpu")
+
+
 def prepare_network(network: N, config: TrainingConfig, device: torch.device) -> N:
     """The network on its device, channels-last; synchronised, or with little memory, where that is asked for."""
     if config.sync_batch_norm:
         synchronise(network)
-    if config.recompute == "on" or (config.recompute == "auto" and device.type == "cpu"):
+    if _makes_maps_again(config, device):
         recompute_activations(network)
     placed: N = network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     return placed

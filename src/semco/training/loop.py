@@ -18,8 +18,9 @@ from semco.training import checkpoint as files
 from semco.training.distributed import Processes, from_main, sum_over_processes, together
 from semco.training.ema import averaged_copy, decay_at, update_average
 from semco.training.exchange import StepExchange
-from semco.training.execution import choose_compilation, choose_precision
+from semco.training.execution import choose_compilation, choose_precision, compiling
 from semco.training.forward import NetworkForward
+from semco.training.memory import give_back
 from semco.training.optimiser import build_optimiser
 from semco.training.run_folder import RunFolder
 from semco.training.schedule import highest_learning_rate, learning_rate
@@ -147,10 +148,13 @@ class Trainer:
         with (
             stop_request(patient=self._processes.several) as stop,
             Prefetch(self.batches, self.step, total) as batches,
+            compiling(self.config.training, self._device),
         ):
-            for batch, truth in batches:
+            for taken, (batch, truth) in enumerate(batches):
                 self._refresh_when_due()
                 self._train(batch, truth, stop)
+                if taken == 0:
+                    give_back(self._device)
                 self._log_when_due(total)
                 if (signal := self._exchange.stop(stop.number)) is not None:
                     self._save()
@@ -163,8 +167,8 @@ class Trainer:
         progress = self._progress()
         for group in self.optimiser.param_groups:
             group["lr"] = learning_rate(self.config.optim, self.step, progress.total_steps)
-        result: StepResult = self._step_module(batch, progress)
         self.optimiser.zero_grad(set_to_none=True)
+        result: StepResult = self._step_module(batch, progress)
         self._scaler.scale(result.total).backward()
         self._scaler.step(self.optimiser)
         self._scaler.update()

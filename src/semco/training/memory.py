@@ -23,8 +23,8 @@ def kept_for_reuse(device: torch.device) -> Iterator[None]:
     WRN-28-2 touches a gigabyte of fresh pages, which the system must find and clear: a tenth of the step. Elsewhere
     than with glibc on a CPU nothing is done.
     """
-    library = ctypes.CDLL(None) if sys.platform == "linux" and device.type == "cpu" else None
-    if library is None or not (hasattr(library, "mallopt") and hasattr(library, "gnu_get_libc_version")):
+    library = _glibc(device)
+    if library is None:
         yield
         return
     _set(library, NEVER)
@@ -33,6 +33,23 @@ def kept_for_reuse(device: torch.device) -> Iterator[None]:
     finally:
         _set(library, DEFAULTS)
         library.malloc_trim(0)
+
+
+def give_back(device: torch.device) -> None:
+    """Return what is free to the system, once.
+
+    Compiling and the first step leave free memory in pieces between what stays; the next step does not fit into them
+    and takes more. Of a compiled WRN-28-2's peak that was a sixth.
+    """
+    library = _glibc(device)
+    if library is not None:
+        library.malloc_trim(0)
+
+
+def _glibc(device: torch.device) -> ctypes.CDLL | None:
+    """The C library where it is glibc and tensors are its memory."""
+    library = ctypes.CDLL(None) if sys.platform == "linux" and device.type == "cpu" else None
+    return library if hasattr(library, "mallopt") and hasattr(library, "gnu_get_libc_version") else None
 
 
 def _set(library: ctypes.CDLL, options: dict[int, int]) -> None:
