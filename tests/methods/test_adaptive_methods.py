@@ -74,6 +74,24 @@ def test_the_fairness_loss_has_its_weight(bench: Make, batch: Make) -> None:
     assert difference == pytest.approx(0.5 * fairness, rel=1e-4)
 
 
+def test_pseudo_labels_weigh_less_on_demand(bench: Make, batch: Make) -> None:
+    """By the square of the mean confidence: half of it 1/7, from before the first step, half from the batch."""
+    results = {}
+    for trust in ("full", "confidence"):
+        b = bench("freematch", trust=trust, threshold_warmup=False, threshold_decay=0.5)
+        example = batch(b.method.views, 7)
+        results[trust] = b.step(example)
+    full, weighed = results["full"], results["confidence"]
+    confidences = [max(row) for row in b.network(example.unlabelled.weak[0]).logits.softmax(dim=-1).tolist()]
+    weight = ((1 / 7 + sum(confidences) / len(confidences)) / 2) ** 2
+    assert float(full.losses["unlabelled"].detach()) > 0
+    assert float(weighed.losses["unlabelled"].detach()) == pytest.approx(
+        weight * float(full.losses["unlabelled"].detach()), rel=1e-4
+    )
+    assert torch.equal(weighed.losses["supervised"], full.losses["supervised"])
+    assert torch.equal(weighed.metrics["mask_one_hot"], full.metrics["mask_one_hot"])  # retained is told as it is
+
+
 @pytest.mark.parametrize(
     ("method", "sentence"),
     [

@@ -12,7 +12,7 @@ from torch import Tensor
 from semco.config import Unit
 from semco.losses import cross_entropy, masked_mean
 from semco.methods.base import Forward, Method
-from semco.methods.thresholding import ThresholdConfig, build_policy
+from semco.methods.thresholding import ThresholdConfig, build_policy, weighed
 from semco.pseudo_labels import one_hot_pseudo_labels
 from semco.types import Batch, Outputs, Progress, PseudoLabels, StepResult, Task, ViewCounts
 
@@ -45,11 +45,12 @@ class FixMatch(Method[FixMatchConfig]):
         )
         strong = outputs["strong"].logits
         pseudo = self.pseudo_labels(outputs["weak"], batch.unlabelled_index)["one_hot"]
-        of_policy = self.policy.losses(strong.softmax(dim=-1), pseudo.mask) if self.policy.has_losses else {}
+        lesson = weighed(pseudo, self.config, self.policy)
+        of_policy = self.policy.losses(strong.softmax(dim=-1), lesson.mask) if self.policy.has_losses else {}
         return StepResult(
             losses={
                 "supervised": cross_entropy(outputs["labelled"].logits, batch.labels).mean(),
-                "unlabelled": masked_mean(cross_entropy(strong, pseudo.labels), pseudo.mask),
+                "unlabelled": masked_mean(cross_entropy(strong, lesson.labels), lesson.mask),
                 **of_policy,
             },
             weights={"unlabelled": self.config.lambda_u, **dict.fromkeys(of_policy, self.config.lambda_f)},

@@ -7,7 +7,6 @@ Shapes: B labelled images, U unlabelled images, K classes, d embedding size, Q l
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -18,15 +17,13 @@ from semco import pseudo_labels as pl
 from semco.config import Unit
 from semco.losses import cosine_loss, cross_entropy, masked_mean, soft_cross_entropy
 from semco.methods.base import Forward, Method
-from semco.methods.thresholding import Rule, ThresholdConfig, build_policy
+from semco.methods.thresholding import Rule, ThresholdConfig, build_policy, weighed
 from semco.types import Batch, Outputs, Progress, PseudoLabels, StepResult, Task, ViewCounts
 
 
 class SemCoConfig(ThresholdConfig):
     name: str = "semco"
     thresholds: Rule = "freematch"
-    # What pseudo-labels weigh: the square of how sure the one-hot head is of the pool on average (which FreeMatch and
-    # SoftMatch keep account of; with other thresholds it is 1), or always 1.
     trust: Literal["confidence", "full"] = "confidence"
     # Weights of the losses on unlabelled images and of the co-training loss (0: no co-training).
     lambda_u: float = Field(default=1.0, ge=0)
@@ -89,8 +86,9 @@ class SemCo(Method[SemCoConfig]):
         outputs = forward(labelled=x.weak[0], strong=u.strong[0], no_grad={"weak": u.weak[0]})
         labelled, strong, weak = outputs["labelled"], outputs["strong"], outputs["weak"]
         one_hot, semantic = self._both_heads(weak, batch.unlabelled_index)
-        said, trust = {"one_hot": one_hot, "semantic": semantic}, self._trust()
-        one_hot, semantic = replace(one_hot, mask=one_hot.mask * trust), replace(semantic, mask=semantic.mask * trust)
+        said = {"one_hot": one_hot, "semantic": semantic}
+        one_hot = weighed(one_hot, self.config, self.one_hot_policy)
+        semantic = weighed(semantic, self.config, self.one_hot_policy)
         to_label = cosine_loss(self.matrix[batch.labels], _embedding(labelled))  # (B,)
         to_target = cosine_loss(semantic.target, _embedding(strong))  # (U,)
         to_class = cross_entropy(strong.logits, one_hot.labels)  # (U,)
@@ -120,15 +118,6 @@ class SemCo(Method[SemCoConfig]):
         return one_hot, pl.semantic_pseudo_labels(
             q, weak.logits.softmax(dim=-1), index, M, groups, self.rule, self.semantic_policy
         )
-
-    def _trust(self) -> Tensor | float:
-        """What a retained pseudo-label weighs: the square of how sure the one-hot head is of the pool on average.
-
-        Adaptive thresholds retain most images from the start. Two heads that learn from nearly everything that both of
-        them say drown the labels while they still err (docs/confidence.md).
-        """
-        known = self.one_hot_policy.mean_confidence if self.config.trust == "confidence" else None
-        return 1.0 if known is None else known.square()
 
     def _policy_losses(self, strong: Outputs, one_hot: PseudoLabels, semantic: PseudoLabels) -> dict[str, Tensor]:
         """What the threshold policies add (FreeMatch's fairness), by head: of classes, and of groups."""

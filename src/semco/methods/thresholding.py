@@ -5,7 +5,8 @@ Shapes: C choices of a head, which are classes or groups of classes.
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import replace
+from typing import Literal, TypeVar
 
 from pydantic import Field
 from torch import Tensor
@@ -18,6 +19,9 @@ from semco.pseudo_labels import (
     SoftMatchWeights,
     ThresholdPolicy,
 )
+from semco.types import PseudoLabels
+
+P = TypeVar("P", bound=PseudoLabels)
 
 Rule = Literal["fixed", "flexmatch", "freematch", "softmatch"]
 
@@ -31,6 +35,9 @@ class ThresholdConfig(MethodConfig):
     threshold_warmup: bool = True
     # Weight of FreeMatch's fairness loss.
     lambda_f: float = Field(default=0.01, ge=0)
+    # What pseudo-labels weigh: the square of how sure the one-hot head is of the pool on average (which FreeMatch and
+    # SoftMatch keep account of; with other thresholds it is 1), or always 1.
+    trust: Literal["confidence", "full"] = "full"
 
 
 def build_policy(config: ThresholdConfig, tau: float, sizes: Tensor, pool_size: int) -> ThresholdPolicy:
@@ -44,3 +51,12 @@ def build_policy(config: ThresholdConfig, tau: float, sizes: Tensor, pool_size: 
             return FreeMatchThreshold(config.threshold_decay, sizes, config.threshold_warmup)
         case "softmatch":
             return SoftMatchWeights(config.threshold_decay, sizes, config.threshold_warmup)
+
+
+def weighed(pseudo: P, config: ThresholdConfig, policy: ThresholdPolicy) -> P:
+    """Pseudo-labels as the losses see them, by the ``policy`` of the one-hot head.
+
+    Adaptive thresholds retain most images from the start, when few labels are right (docs/confidence.md).
+    """
+    known = policy.mean_confidence if config.trust == "confidence" else None
+    return pseudo if known is None else replace(pseudo, mask=pseudo.mask * known.square())
