@@ -1,7 +1,7 @@
 """One frozen, validated configuration for a run; it round-trips through YAML and is saved with every run.
 
-Each field has its meaning on the line above or beside it. A method's own fields live in the method's file, in a
-subclass of `MethodConfig`, and are chosen by ``method.name``.
+Each field has its meaning below it, which `semco settings` shows. A method's own fields live in the method's file, in
+a subclass of `MethodConfig`, and are chosen by ``method.name``.
 """
 
 from __future__ import annotations
@@ -37,29 +37,32 @@ def _switch(value: object) -> object:
 class Section(BaseModel):
     """A frozen group of fields that refuses what it does not know."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
 
 class DataConfig(Section):
-    # A registered data set, an .npz file or a folder of class folders.
     source: str = "fashion-mini"
-    # Where the official files of a registered data set lie.
+    """A registered data set, an .npz file or a folder of class folders."""
     root: Path | None = None
-    # Keep only these classes, by name.
+    """Where the official files of a registered data set lie."""
     classes: tuple[str, ...] | None = None
-    # Labelled images: so many of each class, or so many in all (spread evenly). Neither: every label there is.
+    """Keep only these classes, by name."""
     labels_per_class: int | None = Field(default=None, ge=1)
+    """So many labelled images of each class. Neither this nor labels: every label there is."""
     labels: int | None = Field(default=None, ge=1)
-    # Where validation images come from: labelled training images that are not used as labels ("train"), the labels
-    # themselves ("labelled"), nowhere ("none"). "auto" is "train" where such images exist, else "labelled".
+    """So many labelled images in all, spread evenly over the classes."""
     validation: Literal["auto", "train", "labelled", "none"] = "auto"
-    # At most so many validation images; never more than a tenth of the training images ("train") or a fifth of the
-    # labels ("labelled").
+    """Where validation images come from: labelled training images that are not used as labels ("train"), the labels
+    themselves ("labelled"), nowhere ("none"). "auto" is "train" where such images exist, else "labelled"."""
     validation_size: int = Field(default=500, ge=1)
-    # Height and width in pixels; None keeps the size of the data set (folders: the median, at most 96).
+    """At most so many validation images; never more than a tenth of the training images ("train") or a fifth of the
+    labels ("labelled")."""
     image_size: int | None = Field(default=None, ge=8, le=4096)
-    # Stop at an unreadable image instead of skipping and counting it.
+    """Height and width in pixels; null keeps the size of the data set (folders: the median, at most 96)."""
     strict: bool = False
+    """Stop at an unreadable image instead of skipping and counting it."""
 
     @model_validator(mode="after")
     def _one_kind_of_count(self) -> DataConfig:
@@ -69,84 +72,102 @@ class DataConfig(Section):
 
 
 class LabelsConfig(Section):
-    # Where class vectors come from: the bundled store, a built store, class attributes, a matrix, a text encoder.
     source: Literal["bundled", "store", "attributes", "matrix", "encoder"] = "bundled"
-    # The store's folder, the attribute file or the matrix file.
+    """Where class vectors come from: the bundled store, a built store, class attributes, a matrix, a text encoder."""
     path: Path | None = None
-    # A local folder or hub name of a `transformers` text encoder, and the sentences its input is put into.
+    """The store's folder, the attribute file or the matrix file."""
     encoder: str | None = None
+    """A local folder or hub name of a `transformers` text encoder."""
     prompts: tuple[str, ...] = ("a photo of a {}.",)
-    # Class name -> vocabulary term, for names the look-up cannot find by itself.
+    """The sentences that the text encoder reads class names in."""
     aliases: dict[str, str] = Field(default_factory=dict)
-    # Largest cosine distance between neighbours in a group; "auto" is the source's own default, 0 turns grouping off.
+    """Class name -> vocabulary term, for names the look-up cannot find by itself."""
     eps: Annotated[float, Field(ge=0, le=2)] | Literal["auto"] = "auto"
-    # Size of the vectors where the source can choose it.
+    """Largest cosine distance between neighbours in a group; "auto" is the source's own default, 0 turns grouping
+    off."""
     dim: int = Field(default=128, ge=2)
-    # What the semantic head learns to predict: the vectors as seen from their mean, as they are (paper), or
-    # (ablation) the identity. Groups stay as they are.
+    """Size of the vectors where the source can choose it."""
     targets: Literal["centred", "embedding", "one_hot"] = "centred"
+    """What the semantic head learns to predict: the vectors as seen from their mean, as they are (paper), or
+    (ablation) the identity. Groups stay as they are."""
 
 
 class ModelConfig(Section):
-    # wrn-DEPTH-WIDTH, resnet18, resnet50
     backbone: str = "wrn-28-2"
-    # First layers of a ResNet: 7x7 stride 2 + pooling ("large") or 3x3 ("small"); "auto" decides by image size (64).
+    """The network: wrn-DEPTH-WIDTH, resnet18 or resnet50."""
     stem: Literal["auto", "small", "large"] = "auto"
-    # Normalisation layers; "none" is for tests of exactness and for very small batches.
+    """First layers of a ResNet: 7x7 stride 2 + pooling ("large") or 3x3 ("small"); "auto" decides by image size
+    (64)."""
     norm: Literal["batch", "none"] = "batch"
+    """Normalisation layers; "none" is for tests of exactness and for very small batches."""
     semantic_head: Literal["linear", "mlp"] = "linear"
+    """The head that predicts label vectors: one layer, or two with a ReLU between them."""
     mlp_hidden: int = Field(default=2048, ge=1)
+    """Width of the hidden layer of semantic_head=mlp."""
 
 
 class AugmentConfig(Section):
-    # Zero-free padding before the random crop, as a part of the image's side (4 of 32 pixels), reflected.
     pad: Unit = 0.125
+    """Reflected padding before the random crop, as a part of the image's side (4 of 32 pixels)."""
     flip: bool = True
-    # RandAugment operations per strong view, and Cutout's side as a part of the image's.
+    """Mirror one view in two."""
     operations: int = Field(default=2, ge=0, le=8)
+    """RandAugment operations of a strong view."""
     cutout: Unit = 0.5
+    """Cutout's side in a strong view, as a part of the image's."""
 
 
 class OptimConfig(Section):
-    # "auto": the paper's 0.03 in runs of its length, up to 0.1 in short ones (`semco.training.schedule`).
     lr: PositiveFloat | Literal["auto"] = "auto"
+    """Learning rate; "auto": the paper's 0.03 in runs of its length, up to 0.1 in short ones."""
     momentum: Unit = 0.9
+    """Momentum of SGD."""
     nesterov: bool = True
-    # Not applied to normalisation layers and biases.
+    """Nesterov's form of the momentum."""
     weight_decay: float = Field(default=5e-4, ge=0)
-    # Linear warm-up, as a part of the run (the paper: 10 of 300 epochs).
+    """Weight decay; not applied to normalisation layers and biases."""
     warmup: Unit = 10 / 300
-    # After it: down to 0 along half a cosine, FixMatch's 7/16 of a cosine, or constant.
+    """Linear warm-up of the learning rate, as a part of the run (the paper: 10 of 300 epochs)."""
     schedule: Literal["cosine", "cosine_7_16", "constant"] = "cosine"
+    """After the warm-up: down to 0 along half a cosine, FixMatch's 7/16 of a cosine, or constant."""
 
 
 class TrainingConfig(Section):
-    # Length of the run; with neither, 300 epochs as in the paper.
     steps: int | None = Field(default=None, ge=1)
+    """Length of the run in steps; with neither steps nor epochs, 300 epochs as in the paper."""
     epochs: float | None = Field(default=None, gt=0)
+    """Length of the run in epochs."""
     images_per_epoch: int = Field(default=64 * 1024, ge=1)
+    """Labelled images that count as an epoch."""
     batch_size: int = Field(default=64, ge=1)
-    # Unlabelled images per labelled one.
+    """Labelled images of a step, of all processes together."""
     mu: int = Field(default=3, ge=1)
+    """Unlabelled images per labelled one."""
     ema_decay: Unit = 0.999
-    # Let the average follow faster at first, min(decay, (1 + step) / (10 + step)): short runs are not their start.
+    """What the averaged weights, which are those that answer, keep of themselves at each step."""
     ema_warmup: bool = True
+    """Let the average follow faster at first, min(decay, (1 + step) / (10 + step)): short runs are not their start."""
     seed: int = Field(default=0, ge=0, lt=2**63)
-    # Steps between two lines of metrics.jsonl, two validations, two checkpoints; None: about 50, 20 and 10 in a run.
+    """Of the split, the initial weights and every random choice of the run."""
     log_every: int | None = Field(default=None, ge=1)
+    """Steps between two lines of metrics.jsonl; null: about 50 lines in a run."""
     validate_every: int | None = Field(default=None, ge=1)
+    """Steps between two validations; null: about 20 in a run."""
     checkpoint_every: int | None = Field(default=None, ge=1)
-    # Views that only make targets: a pass of their own without gradient (faster), or in one pass with the others.
+    """Steps between two checkpoints; null: about 10 in a run."""
     target_views: Literal["no_grad", "joint"] = "no_grad"
+    """Views that only make targets: a pass of their own without gradient (faster), or in one pass with the others."""
     device: str = "auto"
+    """"auto" is a GPU where there is one; else cpu, cuda, cuda:1, ..."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    # torch.compile: "auto" turns it on when the run is long enough to win the compile time back.
+    """Numbers of the network: "auto" is float32 on CPUs, bfloat16 (or float16) on GPUs."""
     compile: Annotated[Literal["auto", "on", "off"], BeforeValidator(_switch)] = "auto"
-    # Keep fewer maps for the backward pass and make them again in it: less memory for little time, as measured on CPUs,
-    # where "auto" does so.
+    """torch.compile: "auto" turns it on when the run is long enough to win the compile time back."""
     recompute: Annotated[Literal["auto", "on", "off"], BeforeValidator(_switch)] = "auto"
-    # Several processes normalise by the statistics of all their images together instead of each by its own.
+    """Keep fewer maps for the backward pass and make them again in it: less memory for little time, as measured on
+    CPUs, where "auto" does so."""
     sync_batch_norm: bool = False
+    """Several processes normalise by the statistics of all their images together instead of each by its own."""
 
     @model_validator(mode="after")
     def _one_length(self) -> TrainingConfig:
@@ -166,9 +187,10 @@ class TrainingConfig(Section):
 
 
 class EvaluationConfig(Section):
-    # Which head answers: the one-hot head, the semantic head, or the mean of both softmaxes.
     head: Literal["one_hot", "semantic", "average"] = "one_hot"
+    """Which head answers: the one-hot head, the semantic head, or the mean of both softmaxes."""
     batch_size: int = Field(default=256, ge=1)
+    """Images at a time when the model answers."""
 
 
 class MethodConfig(Section):
@@ -176,6 +198,7 @@ class MethodConfig(Section):
 
     known: ClassVar[dict[str, type[MethodConfig]]] = {}
     name: str
+    """The method; `semco methods` lists them."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:

@@ -8,7 +8,20 @@ import sys
 import typer
 from rich.console import Console
 
-from semco.cli import bench, compare, demo, evaluate, labels, methods, predict, recipes, report, resume, train
+from semco.cli import (
+    bench,
+    compare,
+    demo,
+    evaluate,
+    labels,
+    methods,
+    predict,
+    recipes,
+    report,
+    resume,
+    settings,
+    train,
+)
 from semco.cli.running import exit_code
 
 app = typer.Typer(
@@ -27,6 +40,7 @@ app.command()(predict.predict)
 app.command()(report.report)
 app.command()(methods.methods)
 app.command()(recipes.recipes)
+app.command()(settings.settings)
 app.add_typer(labels.app, name="labels")
 app.add_typer(bench.app, name="bench")
 

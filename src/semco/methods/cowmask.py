@@ -18,16 +18,18 @@ from semco.types import Batch, Progress, StepResult, Task, ViewCounts
 
 class CowMaskConfig(MethodConfig):
     name: str = "cowmask"
-    # Weight of the consistency loss, which is a sum over the classes.
     lambda_u: float = Field(default=30.0, ge=0)
-    # Confidence from which a mixed image counts; their part of the step scales the loss of all.
+    """Weight of the consistency loss, which is a sum over the classes."""
     tau: Unit = 0.6
-    # Range of the smoothing of masks, as parts of the image's side (4 to 16 of 32 pixels).
+    """Confidence from which a mixed image counts; their part of the step scales the loss of all."""
     sigma_min: PositiveFloat = 4 / 32
+    """Least smoothing of masks, as a part of the image's side (4 of 32 pixels)."""
     sigma_max: PositiveFloat = 16 / 32
-    # Range of the part of an image that a mask replaces.
+    """Most smoothing of masks (16 of 32 pixels)."""
     proportion_min: Unit = 0.2
+    """Least part of an image that a mask replaces."""
     proportion_max: Unit = 0.8
+    """Greatest part of an image that a mask replaces."""
 
     @model_validator(mode="after")
     def _in_order(self) -> CowMaskConfig:

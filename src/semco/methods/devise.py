@@ -21,15 +21,17 @@ from semco.types import Batch, Progress, StepResult, Task
 
 class DeViSEConfig(MethodConfig):
     name: str = "devise"
-    # What the semantic head minimises: the paper's hinge rank loss, or the cosine loss that SemCo uses.
     loss: Literal["ranking", "cosine"] = "ranking"
-    # By how much the right class must be nearer than any other (ranking only).
+    """What the semantic head minimises: the paper's hinge rank loss, or the cosine loss that SemCo uses."""
     margin: float = Field(default=0.1, ge=0)
-    # Weight of the semantic loss.
+    """By how much the right class must be nearer than any other (ranking only)."""
     semantic_weight: float = Field(default=1.0, ge=0)
-    # Scale of the cosines when the semantic head predicts; "auto": perfect predictions get perfect_score on average.
+    """Weight of the semantic loss."""
     scale: PositiveFloat | Literal["auto"] = "auto"
+    """Scale of the cosines when the semantic head predicts; "auto": perfect predictions get perfect_score on
+    average."""
     perfect_score: float = Field(default=0.9, gt=0, lt=1)
+    """What scale=auto gives a perfect prediction on average."""
 
 
 class DeViSE(Method[DeViSEConfig]):

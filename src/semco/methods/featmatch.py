@@ -22,17 +22,20 @@ from semco.types import Batch, Progress, StepResult, Task, ViewCounts
 
 class FeatMatchConfig(MethodConfig):
     name: str = "featmatch"
-    # Weights of the consistency losses on augmented and on plain features, reached after a part of the run.
     lambda_con: float = Field(default=0.5, ge=0)
+    """Weight of the consistency loss on augmented features."""
     lambda_feature: float = Field(default=2.0, ge=0)
+    """Weight of the consistency loss on plain features."""
     ramp: Unit = 0.7
-    # Temperature of the target.
+    """Part of the run after which both weights are reached."""
     temperature: PositiveFloat = 0.75
-    # Prototypes of a class, and the confidence from which an unlabelled image helps to make them.
+    """Temperature of the target."""
     prototypes: int = Field(default=20, ge=1)
+    """Prototypes of a class."""
     confidence: Unit = 0.5
-    # Attention heads.
+    """Confidence from which an unlabelled image helps to make prototypes."""
     attention_heads: int = Field(default=4, ge=1)
+    """Attention heads."""
 
 
 class FeatureAugmentation(nn.Module):

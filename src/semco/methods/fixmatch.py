@@ -19,10 +19,10 @@ from semco.types import Batch, Outputs, Progress, PseudoLabels, StepResult, Task
 
 class FixMatchConfig(ThresholdConfig):
     name: str = "fixmatch"
-    # Weight of the loss on unlabelled images.
     lambda_u: float = Field(default=1.0, ge=0)
-    # Confidence from which a pseudo-label is trusted.
+    """Weight of the loss on unlabelled images."""
     tau: Unit = 0.95
+    """Confidence from which a pseudo-label is trusted."""
 
 
 class FixMatch(Method[FixMatchConfig]):

@@ -18,12 +18,12 @@ from semco.types import Batch, Progress, StepResult, ViewCounts
 
 class ICTConfig(MethodConfig):
     name: str = "ict"
-    # Greatest weight of the consistency loss.
     lambda_u: float = Field(default=100.0, ge=0)
-    # Part of the run over which it grows.
+    """Greatest weight of the consistency loss."""
     ramp_up: Unit = 0.25
-    # Of the Beta distribution of the mixing weight (CIFAR-10: 1, SVHN: 0.1); 0 does not mix.
+    """Part of the run over which the weight grows."""
     alpha: float = Field(default=1.0, ge=0)
+    """Parameter of the Beta distribution of the mixing weight (CIFAR-10: 1, SVHN: 0.1); 0 does not mix."""
 
 
 class ICT(Method[ICTConfig]):

@@ -19,16 +19,18 @@ from semco.types import Batch, Outputs, Progress, PseudoLabels, StepResult, Task
 
 class LabelPropagationConfig(MethodConfig):
     name: str = "label_propagation"
-    # Weight of the loss on unlabelled images.
     lambda_u: float = Field(default=1.0, ge=0)
-    # Neighbours of an image in the graph, and the power to which their cosine is taken.
+    """Weight of the loss on unlabelled images."""
     neighbours: int = Field(default=50, ge=1)
+    """Neighbours of an image in the graph."""
     gamma: PositiveFloat = 3.0
-    # How far labels spread, and the steps of the solver.
+    """Power to which the cosine of two neighbours is taken."""
     alpha: float = Field(default=0.99, ge=0, lt=1)
+    """How far labels spread."""
     iterations: int = Field(default=20, ge=1)
-    # Part of the run that trains on labelled images alone, before features are worth a graph.
+    """Steps of the solver."""
     warmup: Unit = 0.25
+    """Part of the run that trains on labelled images alone, before features are worth a graph."""
 
 
 class LabelPropagation(Method[LabelPropagationConfig]):

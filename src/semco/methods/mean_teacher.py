@@ -17,10 +17,10 @@ from semco.types import Batch, Progress, StepResult, ViewCounts
 
 class MeanTeacherConfig(MethodConfig):
     name: str = "mean_teacher"
-    # Greatest weight of the consistency loss, a mean over unlabelled images, beside a mean over labelled ones.
     lambda_u: float = Field(default=100.0, ge=0)
-    # Part of the run over which the weight grows (40,000 of 150,000 steps).
+    """Greatest weight of the consistency loss, a mean over unlabelled images, beside a mean over labelled ones."""
     ramp_up: Unit = 40 / 150
+    """Part of the run over which the weight grows (40,000 of 150,000 steps)."""
 
 
 class MeanTeacher(Method[MeanTeacherConfig]):

@@ -20,16 +20,16 @@ from semco.types import Batch, Progress, StepResult, Task, ViewCounts
 
 class MixMatchConfig(MethodConfig):
     name: str = "mixmatch"
-    # Greatest weight of the unlabelled loss (CIFAR-10: 75, CIFAR-100: 150).
     lambda_u: float = Field(default=75.0, ge=0)
-    # Steps over which it grows, or all of a shorter run (the authors: 16,384 of 2^20).
+    """Greatest weight of the unlabelled loss (CIFAR-10: 75, CIFAR-100: 150)."""
     ramp_up_steps: int = Field(default=16_384, ge=0)
-    # Of the guessed labels' sharpening; 1 leaves them as they are.
+    """Steps over which the weight grows, or all of a shorter run (the authors: 16,384 of 2^20)."""
     temperature: PositiveFloat = 0.5
-    # Of mixup's Beta distribution; 0 does not mix.
+    """Temperature of the guessed labels' sharpening; 1 leaves them as they are."""
     alpha: float = Field(default=0.75, ge=0)
-    # Weak views of an unlabelled image whose predictions are averaged into a guess: K of the paper.
+    """Parameter of mixup's Beta distribution; 0 does not mix."""
     guesses: int = Field(default=2, ge=1)
+    """Weak views of an unlabelled image whose predictions are averaged into a guess: K of the paper."""
 
 
 class MixMatch(Method[MixMatchConfig]):

@@ -17,10 +17,10 @@ from semco.types import Batch, Progress, StepResult, ViewCounts
 
 class PiModelConfig(MethodConfig):
     name: str = "pi_model"
-    # Greatest weight of the consistency loss, a mean over unlabelled images, beside a mean over labelled ones.
     lambda_u: float = Field(default=100.0, ge=0)
-    # Part of the run over which the weight grows (80 of 300 epochs).
+    """Greatest weight of the consistency loss, a mean over unlabelled images, beside a mean over labelled ones."""
     ramp_up: Unit = 80 / 300
+    """Part of the run over which the weight grows (80 of 300 epochs)."""
 
 
 class PiModel(Method[PiModelConfig]):

@@ -23,13 +23,14 @@ from semco.types import Batch, Progress, StepResult, Task, ViewCounts
 
 class PLCBConfig(MethodConfig):
     name: str = "plcb"
-    # Weights of the regularisers: all classes are predicted, and each prediction is certain.
     lambda_a: float = Field(default=0.8, ge=0)
+    """Weight of the regulariser by which all classes are predicted."""
     lambda_h: float = Field(default=0.4, ge=0)
-    # Of mixup's Beta distribution; 0 does not mix.
+    """Weight of the regulariser by which each prediction is certain."""
     alpha: float = Field(default=4.0, ge=0)
-    # Part of the run at the beginning in which only labelled images train (the paper: 10 passes over them).
+    """Parameter of mixup's Beta distribution; 0 does not mix."""
     warm_up: Unit = 0.1
+    """Part of the run at the beginning in which only labelled images train (the paper: 10 passes over them)."""
 
 
 class PLCB(Method[PLCBConfig]):

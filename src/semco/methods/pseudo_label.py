@@ -17,13 +17,14 @@ from semco.types import Batch, Progress, StepResult, Task, ViewCounts
 
 class PseudoLabelConfig(MethodConfig):
     name: str = "pseudo_label"
-    # Final weight alpha_f of the unlabelled loss.
     alpha: float = Field(default=3.0, ge=0)
-    # Parts of the run at which the weight starts to grow and is fully grown (T1 and T2).
+    """Final weight alpha_f of the unlabelled loss."""
     start: Unit = 0.1
+    """Part of the run at which the weight starts to grow (T1)."""
     end: Unit = 0.6
-    # Confidence from which a pseudo-label is trusted; the paper trusts all.
+    """Part of the run at which the weight is fully grown (T2)."""
     tau: Unit = 0.0
+    """Confidence from which a pseudo-label is trusted; the paper trusts all."""
 
     @model_validator(mode="after")
     def _in_order(self) -> PseudoLabelConfig:

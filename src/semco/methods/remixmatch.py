@@ -21,20 +21,23 @@ from semco.types import Batch, Progress, StepResult, Task, ViewCounts
 
 class ReMixMatchConfig(MethodConfig):
     name: str = "remixmatch"
-    # Weights of the mixed unlabelled images, of the first strong view before mixing, and of the rotation loss.
     lambda_u: float = Field(default=1.5, ge=0)
+    """Weight of the mixed unlabelled images."""
     lambda_strong: float = Field(default=0.5, ge=0)
+    """Weight of the first strong view before mixing."""
     lambda_rotation: float = Field(default=0.5, ge=0)
-    # Steps over which the first two grow, or all of a shorter run (the authors: 16,384 of 2^20).
+    """Weight of the rotation loss."""
     ramp_up_steps: int = Field(default=16_384, ge=0)
-    # Of the guessed labels' sharpening; 1 leaves them as they are.
+    """Steps over which lambda_u and lambda_strong are reached, or all of a shorter run (the authors: 16,384 of
+    2^20)."""
     temperature: PositiveFloat = 0.5
-    # Of mixup's Beta distribution; 0 does not mix.
+    """Temperature of the guessed labels' sharpening; 1 leaves them as they are."""
     alpha: float = Field(default=0.75, ge=0)
-    # Strong views of an unlabelled image: K of the paper.
+    """Parameter of mixup's Beta distribution; 0 does not mix."""
     strong_views: int = Field(default=8, ge=1)
-    # Steps over which the model's mean prediction is taken.
+    """Strong views of an unlabelled image: K of the paper."""
     alignment_steps: int = Field(default=128, ge=1)
+    """Steps over which the model's mean prediction is taken."""
 
 
 class ReMixMatch(Method[ReMixMatchConfig]):

@@ -25,23 +25,27 @@ class SemCoConfig(ThresholdConfig):
     name: str = "semco"
     thresholds: Rule = "freematch"
     trust: Literal["confidence", "full"] = "confidence"
-    # Weights of the losses on unlabelled images and of the co-training loss (0: no co-training).
     lambda_u: float = Field(default=1.0, ge=0)
+    """Weight of the losses on unlabelled images."""
     lambda_co: float = Field(default=1.0, ge=0)
-    # Fixed thresholds: confidence from which to trust a group of the semantic head, and a class of the one-hot head.
+    """Weight of the co-training loss; 0: no co-training."""
     tau_e: Unit = 0.9
+    """With fixed thresholds: confidence from which a group of the semantic head is trusted."""
     tau_o: Unit = 0.95
-    # Factor of every cosine term, as cosine losses are smaller than cross-entropies.
+    """With fixed thresholds: confidence from which a class of the one-hot head is trusted."""
     semantic_weight: float = Field(default=3.0, ge=0)
-    # How cosines become scores: heard with the other head (ours), as the paper says, as the authors' code does.
+    """Factor of every cosine term, as cosine losses are smaller than cross-entropies."""
     scoring: Literal["joint", "paper", "reference"] = "joint"
-    # Scale of the cosines; "auto": perfect predictions get perfect_score on average.
+    """How cosines become scores: heard with the other head (ours), as the paper says, as the authors' code does."""
     scale: PositiveFloat | Literal["auto"] = "auto"
+    """Scale of the cosines; "auto": perfect predictions get perfect_score on average."""
     perfect_score: float = Field(default=0.97, gt=0, lt=1)
-    # What the semantic head teaches the other: how likely each class of the group is, or (paper) the likeliest alone.
+    """What scale=auto gives a perfect prediction on average."""
     lesson: Literal["distribution", "label"] = "distribution"
-    # Both heads confident of different classes: both labels count in the co-training loss, or neither.
+    """What the semantic head teaches the other: how likely each class of the group is, or (paper) the likeliest
+    alone."""
     on_disagreement: Literal["both", "discard"] = "both"
+    """Both heads confident of different classes: both labels count in the co-training loss, or neither."""
 
     @model_validator(mode="before")
     @classmethod

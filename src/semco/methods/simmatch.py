@@ -28,19 +28,20 @@ NEVER = -1
 
 class SimMatchConfig(MethodConfig):
     name: str = "simmatch"
-    # Weights of the losses on unlabelled images: of classes, and of instances.
     lambda_u: float = Field(default=1.0, ge=0)
+    """Weight of the loss on classes of unlabelled images."""
     lambda_in: float = Field(default=1.0, ge=0)
-    # Confidence from which a class target counts.
+    """Weight of the loss on instances."""
     tau: Unit = 0.95
-    # Temperature of similarities between instances.
+    """Confidence from which a class target counts."""
     temperature: PositiveFloat = 0.1
-    # Part of the head's own opinion in the class target; the rest is that of similar labelled images.
+    """Temperature of similarities between instances."""
     smoothing: Unit = 0.9
-    # Part of the run at the beginning in which instances have no say: their embeddings say nothing yet.
+    """Part of the head's own opinion in the class target; the rest is that of similar labelled images."""
     warm_up: Unit = 0.1
-    # What the bank keeps of an image's embedding when it is seen again.
+    """Part of the run at the beginning in which instances have no say: their embeddings say nothing yet."""
     bank_momentum: Unit = 0.7
+    """What the bank keeps of an image's embedding when it is seen again."""
 
 
 class SimMatch(Method[SimMatchConfig]):

@@ -19,12 +19,12 @@ from semco.types import Batch, Progress, StepResult, Task, ViewCounts
 
 class TemporalEnsemblingConfig(MethodConfig):
     name: str = "temporal_ensembling"
-    # Greatest weight of the consistency loss, a mean over unlabelled images, beside a mean over labelled ones.
     lambda_u: float = Field(default=30.0, ge=0)
-    # Part of the run over which the weight grows (80 of 300 epochs).
+    """Greatest weight of the consistency loss, a mean over unlabelled images, beside a mean over labelled ones."""
     ramp_up: Unit = 80 / 300
-    # Momentum of the ensemble of predictions.
+    """Part of the run over which the weight grows (80 of 300 epochs)."""
     momentum: float = Field(default=0.6, ge=0, lt=1)
+    """Momentum of the ensemble of predictions."""
 
 
 class TemporalEnsembling(Method[TemporalEnsemblingConfig]):

@@ -27,17 +27,18 @@ Rule = Literal["fixed", "flexmatch", "freematch", "softmatch"]
 
 
 class ThresholdConfig(MethodConfig):
-    # Which pseudo-labels to trust: those above a fixed confidence, or by the rule of a later method.
     thresholds: Rule = "fixed"
-    # Decay of the running statistics of FreeMatch and SoftMatch.
+    """Which pseudo-labels to trust: those above a fixed confidence, or by the rule of a later method."""
     threshold_decay: Unit = 0.999
-    # Let them follow faster at first, as training.ema_warmup does for the weights: short runs are not their start.
+    """Decay of the running statistics of FreeMatch and SoftMatch."""
     threshold_warmup: bool = True
-    # Weight of FreeMatch's fairness loss.
+    """Let the running statistics follow faster at first, as training.ema_warmup does for the weights: short runs
+    are not their start."""
     lambda_f: float = Field(default=0.01, ge=0)
-    # What pseudo-labels weigh: the square of how sure the one-hot head is of the pool on average (which FreeMatch and
-    # SoftMatch keep account of; with other thresholds it is 1), or always 1.
+    """Weight of FreeMatch's fairness loss."""
     trust: Literal["confidence", "full"] = "full"
+    """What pseudo-labels weigh: the square of how sure the one-hot head is of the pool on average (which FreeMatch
+    and SoftMatch keep account of; with other thresholds 1), or always 1."""
 
 
 def build_policy(config: ThresholdConfig, tau: float, sizes: Tensor, pool_size: int) -> ThresholdPolicy:

@@ -25,14 +25,15 @@ Schedule = Literal["none", "log", "linear", "exp"]
 
 class UDAConfig(MethodConfig):
     name: str = "uda"
-    # Weight of the consistency loss.
     lambda_u: float = Field(default=1.0, ge=0)
-    # Temperature of the target: below 1 sharpens it.
+    """Weight of the consistency loss."""
     temperature: PositiveFloat = 0.4
-    # Confidence from which an unlabelled image takes part.
+    """Temperature of the target: below 1 sharpens it."""
     tau: Unit = 0.8
-    # Training-signal annealing: how the limit grows above which a labelled image is known well enough to be left out.
+    """Confidence from which an unlabelled image takes part."""
     annealing: Schedule = "linear"
+    """Training-signal annealing: how the limit grows above which a labelled image is known well enough to be left
+    out."""
 
 
 class UDA(Method[UDAConfig]):

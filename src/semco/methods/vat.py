@@ -25,16 +25,17 @@ VALUES = 3 * 32 * 32
 
 class VATConfig(MethodConfig):
     name: str = "vat"
-    # Weight of the local distributional smoothness.
     lambda_u: float = Field(default=1.0, ge=0)
-    # Length of the adversarial perturbation of 3 x 32 x 32 values; of others, in proportion to the length of images
-    # (augmented CIFAR-10: 8, augmented SVHN: 3.5).
+    """Weight of the local distributional smoothness."""
     epsilon: PositiveFloat = 8.0
-    # Length of the finite difference of the power iteration, of which there are so many rounds.
+    """Length of the adversarial perturbation of 3 x 32 x 32 values; of others, in proportion to the length of
+    images (augmented CIFAR-10: 8, augmented SVHN: 3.5)."""
     xi: PositiveFloat = 1.0
+    """Length of the finite difference of the power iteration."""
     iterations: int = Field(default=1, ge=1)
-    # Weight of the entropy of predictions on unlabelled images; 1 is the paper's VAT+EntMin.
+    """Rounds of the power iteration."""
     lambda_entropy: float = Field(default=0.0, ge=0)
+    """Weight of the entropy of predictions on unlabelled images; 1 is the paper's VAT+EntMin."""
 
 
 class VAT(Method[VATConfig]):
