@@ -18,7 +18,9 @@ Backbone = Annotated[str | None, typer.Option(help="wrn-DEPTH-WIDTH, resnet18 or
 Steps = Annotated[int | None, typer.Option(help="Length of a run in steps.")]
 BatchSize = Annotated[int | None, typer.Option(help="Labelled images a step.")]
 Mu = Annotated[int | None, typer.Option(help="Unlabelled images per labelled one.")]
-Settings = Annotated[list[str] | None, typer.Option("--set", help="dotted.key=value, any field that `semco settings` lists.")]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", help="dotted.key=value, any field that `semco settings` lists.")
+]
 
 
 # The field of the configuration that an option stands for.
