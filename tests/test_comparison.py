@@ -55,6 +55,21 @@ def test_cells_differ_only_in_method_and_seed(tiny_values: dict[str, Any], tmp_p
     assert cells[1].config.training.seed == 4
 
 
+@pytest.mark.parametrize(
+    ("variants", "settings", "sentence"),
+    [
+        (["supervised"], ["training.seed=7"], "training.seed=7 would be the seed of all runs; use --seeds instead."),
+        (["semco"], ["method.name=fixmatch"], "method.name=fixmatch would be the method of all runs; use --methods"),
+        (["supervised", "demo"], [], r"supervised and demo differ in more than the method \(.*training.steps None and"),
+    ],
+)
+def test_cells_that_differ_in_more_are_refused(
+    variants: list[str], settings: list[str], sentence: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=sentence):
+        make_cells(variants, [0, 1], tmp_path, {}, settings)
+
+
 def test_an_unknown_variant_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="each method must be there once"):
         make_cells(["fixmatch", "fixmatch"], [0], Path("out"), {})
@@ -93,6 +108,10 @@ def test_finished_cells_are_skipped_and_failed_ones_stop_nothing(tiny_values: di
 def test_a_folder_of_another_comparison_is_refused(tiny_values: dict[str, Any], tmp_path: Path) -> None:
     (cell,) = make_cells(["supervised"], [0], tmp_path, tiny_values)
     RunFolder.create(cell.run.path, cell.config)
-    make_cells(["supervised"], [0], tmp_path, merge(tiny_values, {"data": {"source": "moved"}}))
+    moved = str(tmp_path / "elsewhere" / Path(cell.config.data.source).name)
+    make_cells(["supervised"], [0], tmp_path, merge(tiny_values, {"data": {"source": moved}}))
+    for other in ("fashion-mini", str(tmp_path / "other.npz")):
+        with pytest.raises(UserError, match="another configuration"):
+            make_cells(["supervised"], [0], tmp_path, merge(tiny_values, {"data": {"source": other}}))
     with pytest.raises(UserError, match="another configuration"):
         make_cells(["supervised"], [0], tmp_path, merge(tiny_values, {"training": {"steps": 99}}))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from semco.config import changed_fields
+from semco.config import Config, changed_fields
 from semco.errors import UserError
 from semco.recipes import configure
 
@@ -15,6 +15,35 @@ from semco.recipes import configure
 def test_a_switch_may_be_written_bare(written: str) -> None:
     """YAML reads on and off as truth values."""
     assert configure(settings=[f"training.compile={written}"]).training.compile == written.strip("'")
+
+
+@pytest.mark.parametrize(
+    ("options", "settings"),
+    [
+        ({"method": "fixmatch"}, ["method.lambda_u=2"]),
+        ({}, ["method=fixmatch", "method.lambda_u=2"]),
+        ({"method": {"name": "fixmatch", "lambda_u": 2}}, ["method=fixmatch"]),
+        ({"method": {"name": "semco", "tau_e": 0.5}}, ["method=fixmatch", "method.lambda_u=2"]),
+    ],
+)
+def test_a_bare_name_of_a_method_is_its_section(options: dict[str, Any], settings: list[str]) -> None:
+    method = configure(options=options, settings=settings).method.model_dump()
+    assert (method["name"], method["lambda_u"]) == ("fixmatch", 2)
+
+
+def test_a_section_without_a_name_is_semcos() -> None:
+    method = configure(options={"method": {"scoring": "paper"}}, settings=["method.name=semco"]).method
+    assert method.model_dump()["scoring"] == "paper"
+
+
+@pytest.mark.parametrize("text", ["data.classes=[bag", "training.device='cpu"])
+def test_a_setting_that_is_no_yaml(text: str) -> None:
+    with pytest.raises(UserError, match=r"--set .* is not valid YAML"):
+        configure(settings=[text])
+
+
+def test_an_empty_section_says_nothing() -> None:
+    assert Config.from_yaml("data:\ntraining:\n  steps: 3\n") == configure(options={"training": {"steps": 3}})
 
 
 def test_changed_fields_are_named_with_both_values() -> None:

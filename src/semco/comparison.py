@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from semco.config import Config, changed_fields, merge
+from semco.data.sources import REGISTERED
 from semco.errors import UserError
 from semco.files import write_text
 from semco.methods import Method
@@ -42,6 +43,8 @@ COLUMNS = (
 KINDS, MEASURES = ("", "/grouped", "/ungrouped"), ("ratio", "accuracy", "group_accuracy")
 PSEUDO_LABELS = (*(f"{measure}{kind}" for kind in KINDS for measure in MEASURES), SUREST_GROUPED)
 HEADS = ("one_hot", "semantic")
+# Sections in which all runs of a comparison are alike.
+EQUAL = ("data", "model", "augment", "optim", "training")
 
 
 @dataclass(frozen=True)
@@ -96,18 +99,50 @@ def make_cells(
             config = configure(recipe, options=merge(options, own), settings=settings)
             cells.append(Cell(name, seed, config, RunFolder(out / f"{name}-seed{seed}")))
     for cell in cells:
+        _refuse_unequal(cells[0], cell)
         _refuse_other_settings(cell)
     return cells
 
 
+def _refuse_unequal(first: Cell, cell: Cell) -> None:
+    """A cell is the method and seed that it is called, and like the first in all but these and the label prior."""
+    if cell.config.training.seed != cell.seed:
+        raise UserError(
+            f"training.seed={cell.config.training.seed} would be the seed of all runs; use --seeds instead."
+        )
+    if cell.variant in Method.registry and cell.config.method.name != cell.variant:
+        raise UserError(
+            f"method.name={cell.config.method.name} would be the method of all runs; use --methods instead."
+        )
+    one, other = (
+        {name: getattr(each.config, name).model_dump(mode="json") for name in EQUAL} for each in (first, cell)
+    )
+    unequal = {key: pair for key, pair in changed_fields(one, other).items() if key != "training.seed"}
+    if unequal:
+        said = ", ".join(f"{key} {was} and {now}" for key, (was, now) in unequal.items())
+        raise UserError(
+            f"{first.variant} and {cell.variant} differ in more than the method ({said}); "
+            "give these by options or --set, for all alike."
+        )
+
+
 def _refuse_other_settings(cell: Cell) -> None:
-    """A folder of an earlier comparison counts only if it was made with the same configuration."""
+    """A folder of an earlier comparison counts only if it was made with the same configuration, of the same data."""
     if not cell.run.config_file.exists():
         return
-    if changed_fields(cell.run.config().model_dump(mode="json"), cell.config.model_dump(mode="json")):
+    old = cell.run.config()
+    changed = changed_fields(old.model_dump(mode="json"), cell.config.model_dump(mode="json"))
+    if changed or not _may_be_the_same(old.data.source, cell.config.data.source):
         raise UserError(
             f"{cell.run.path} was made with another configuration; choose another folder with --out or remove it."
         )
+
+
+def _may_be_the_same(one: str, other: str) -> bool:
+    """Whether two sources may be the same data: a folder or file may be moved, but not renamed."""
+    if one in REGISTERED or other in REGISTERED:
+        return one == other
+    return Path(one).name == Path(other).name
 
 
 def run_cells(cells: Sequence[Cell], jobs: int, done: Callable[[Outcome], None]) -> list[Outcome]:
@@ -125,7 +160,7 @@ def run_cells(cells: Sequence[Cell], jobs: int, done: Callable[[Outcome], None])
 def _run_cell(cell: Cell, jobs: int) -> Outcome:
     if not cell.run.finished():
         threads = max(1, (os.cpu_count() or 1) // jobs)
-        environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+        environment = {"OMP_NUM_THREADS": str(threads), **os.environ}
         ended = subprocess.run(_command(cell), capture_output=True, text=True, env=environment, check=False)
         if ended.returncode != 0:
             lines = [line for line in ended.stderr.splitlines() if line.strip()]

@@ -213,7 +213,7 @@ def _method_config(value: object) -> object:
     if isinstance(value, str):
         value = {"name": value}
     if isinstance(value, Mapping):
-        name = str(value.get("name", "semco"))
+        name = _method_of(value)
         if name not in MethodConfig.known:
             raise unknown("method", name, MethodConfig.known)
         return MethodConfig.known[name].model_validate(dict(value))
@@ -258,22 +258,28 @@ def read_yaml(text: str, where: str = "the configuration") -> dict[str, Any]:
         return {}
     if not isinstance(values, dict):
         raise UserError(f"{where} must be a mapping of sections, not {type(values).__name__}.")
-    return values
+    return {section: content for section, content in values.items() if content is not None}
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """``base`` with the values of ``over``, section by section; a new ``method.name`` starts a new method section."""
+    """``base`` with the values of ``over``, section by section; another method starts a new method section."""
     merged = dict(base)
-    for key, value in over.items():
-        old = merged.get(key)
-        new_method = key == "method" and isinstance(value, Mapping) and isinstance(old, Mapping)
-        if new_method and value.get("name", old.get("name")) != old.get("name"):  # type: ignore[union-attr]
-            merged[key] = value
-        elif isinstance(old, Mapping) and isinstance(value, Mapping):
+    for key, new in over.items():
+        old, value = ({"name": v} if key == "method" and isinstance(v, str) else v for v in (merged.get(key), new))
+        if isinstance(old, Mapping) and isinstance(value, Mapping) and not (key == "method" and _another(old, value)):
             merged[key] = merge(old, value)
         else:
             merged[key] = value
     return merged
+
+
+def _another(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    return "name" in new and new["name"] != _method_of(old)
+
+
+def _method_of(section: Mapping[str, Any]) -> str:
+    """The method that a section is of, which need not be named when it is SemCo."""
+    return str(section.get("name", "semco"))
 
 
 def flat_fields(values: Mapping[str, Any], below: str = "") -> dict[str, Any]:
@@ -301,7 +307,12 @@ def assignment(text: str) -> dict[str, Any]:
     key, equals, value = text.partition("=")
     if not equals or not key.strip(".").strip():
         raise UserError(f"--set takes dotted.key=value, for example training.steps=500, not {text!r}.")
-    nested: Any = yaml.safe_load(value) if value else None
+    try:
+        nested: Any = yaml.safe_load(value) if value else None
+    except yaml.YAMLError:
+        raise UserError(
+            f"--set {text}: the value is not valid YAML; put it in quotes, or close its brackets."
+        ) from None
     for part in reversed(key.strip().split(".")):
         nested = {part: nested}
     return dict(nested)
@@ -332,7 +343,7 @@ def _is_branch(part: str) -> bool:
 def _fields_at(path: list[str], values: Mapping[str, Any]) -> list[str]:
     """The names of the fields below a dotted path; below ``method``, those of the method that ``values`` name."""
     if path[:1] == ["method"]:
-        name = str(values["method"].get("name", "semco"))
+        name = _method_of(values["method"])
         return sorted(MethodConfig.known[name].model_fields)
     model: type[BaseModel] = Config
     for part in path:

@@ -170,7 +170,7 @@ def configure(
     values = _over(values, options or {})
     for setting in settings:
         values = _over(values, assignment(setting))
-    if recipe is not None and RECIPES[recipe].needs and "source" not in values.get("data", {}):
+    if recipe is not None and RECIPES[recipe].needs and "source" not in (values.get("data") or {}):
         raise UserError(f"recipe {recipe!r} needs DATA: give {RECIPES[recipe].needs}.")
     return Config.parse(values)
 

@@ -263,6 +263,18 @@ def test_pseudo_labels_weigh_as_much_as_the_head_is_sure() -> None:
         assert torch.equal(ours.pseudo_labels[head].mask, sure.pseudo_labels[head].mask)
 
 
+def test_disagreement_is_discarded_whatever_pseudo_labels_weigh() -> None:
+    example = batch()
+    losses = {
+        (trust, choice): run(example, thresholds="freematch", trust=trust, on_disagreement=choice).losses["cotraining"]
+        for trust in ("confidence", "full")
+        for choice in ("both", "discard")
+    }
+    left = {trust: float(losses[trust, "discard"] / losses[trust, "both"]) for trust in ("confidence", "full")}
+    assert 0 < left["full"] < 0.9
+    assert left["confidence"] == pytest.approx(left["full"], rel=1e-5)
+
+
 def test_fixed_thresholds_weigh_fully() -> None:
     example = batch()
     totals = [float(run(example, thresholds="fixed", trust=trust).total) for trust in ("confidence", "full")]

@@ -90,7 +90,7 @@ class SemCo(Method[SemCoConfig]):
         outputs = forward(labelled=x.weak[0], strong=u.strong[0], no_grad={"weak": u.weak[0]})
         labelled, strong, weak = outputs["labelled"], outputs["strong"], outputs["weak"]
         one_hot, semantic = self._both_heads(weak, batch.unlabelled_index)
-        said = {"one_hot": one_hot, "semantic": semantic}
+        said, disagreement = {"one_hot": one_hot, "semantic": semantic}, _disagreement(one_hot, semantic)
         one_hot = weighed(one_hot, self.config, self.one_hot_policy)
         semantic = weighed(semantic, self.config, self.one_hot_policy)
         to_label = cosine_loss(self.matrix[batch.labels], _embedding(labelled))  # (B,)
@@ -101,13 +101,13 @@ class SemCo(Method[SemCoConfig]):
             "supervised_semantic": to_label.mean(),  # Eq. 3
             "unlabelled_one_hot": masked_mean(to_class, one_hot.mask),  # Eq. 7
             "unlabelled_semantic": masked_mean(to_target, semantic.mask),  # Eq. 5
-            "cotraining": self._cotraining(strong, one_hot, semantic),  # Eq. 8
+            "cotraining": self._cotraining(strong, one_hot, semantic, disagreement),  # Eq. 8
         }
         of_policies = self._policy_losses(strong, one_hot, semantic)
         metrics = {
             "mask_one_hot": said["one_hot"].mask.mean(),
             "mask_semantic": said["semantic"].mask.mean(),
-            "disagreement": _disagreement(**said).mean(),
+            "disagreement": disagreement.mean(),
         }
         weights = {**self._weights(), **dict.fromkeys(of_policies, self.config.lambda_f)}
         return StepResult({**losses, **of_policies}, weights, metrics, said)
@@ -135,12 +135,14 @@ class SemCo(Method[SemCoConfig]):
         }
         return {f"{name}_{head}": loss for head, losses in by_head.items() for name, loss in losses.items()}
 
-    def _cotraining(self, strong: Outputs, one_hot: PseudoLabels, semantic: pl.SemanticPseudoLabels) -> Tensor:
+    def _cotraining(
+        self, strong: Outputs, one_hot: PseudoLabels, semantic: pl.SemanticPseudoLabels, disagreement: Tensor
+    ) -> Tensor:
         """Eq. 8: each head learns from the other's pseudo-label, where the other is confident.
 
         The semantic head is confident of a group, so what it teaches is all it knows of the classes in it.
         """
-        keep = 1.0 - _disagreement(one_hot, semantic) * (self.config.on_disagreement == "discard")
+        keep = 1.0 - disagreement * (self.config.on_disagreement == "discard")
         to_semantic = cosine_loss(self.matrix[one_hot.labels], _embedding(strong))
         if self.config.lesson == "distribution":
             to_one_hot = soft_cross_entropy(strong.logits, semantic.weights)
@@ -161,7 +163,7 @@ class SemCo(Method[SemCoConfig]):
 
 
 def _disagreement(one_hot: PseudoLabels, semantic: PseudoLabels) -> Tensor:
-    """Where both heads are confident, of different classes: (U,), 1 or 0."""
+    """Where both heads are confident, of different classes: (U,), 1 or 0 (with SoftMatch, how much both count)."""
     return (one_hot.labels != semantic.labels) * one_hot.mask * semantic.mask
 
 
