@@ -66,6 +66,22 @@ def test_labels_may_be_the_names(partly_labelled: tuple[np.ndarray, np.ndarray],
     assert (tmp_path / "run" / "report.html").exists()
 
 
+@pytest.mark.parametrize("kind", [object, "S", "U"])
+def test_minus_one_is_no_class_however_names_are_stored(
+    partly_labelled: tuple[np.ndarray, np.ndarray], kind: Any
+) -> None:
+    images, labels = partly_labelled
+    names = np.array(["-1" if label < 0 else CLASSES[label] for label in labels]).astype(kind)
+    model = small(method="supervised").set_params(steps=1).fit(images, names)
+    assert model.classes_.tolist() == sorted(CLASSES)
+
+
+def test_a_length_in_epochs_takes_the_place_of_steps(partly_labelled: tuple[np.ndarray, np.ndarray]) -> None:
+    model = small(method="supervised", class_names=CLASSES)
+    model.set_params(settings={**model.settings, "training": {"epochs": 1, "images_per_epoch": 16}})
+    assert model.fit(*partly_labelled).result_["steps"] == 2
+
+
 def test_nothing_before_fitting() -> None:
     with pytest.raises(NotFittedError):
         small().predict(np.zeros((1, 8, 8), np.uint8))
@@ -79,11 +95,18 @@ def test_nothing_before_fitting() -> None:
         (np.zeros((4, 8, 8), np.uint8), [0, 1, 0], "one label an image"),
         (np.zeros((4, 8, 8), np.uint8), [0, 0, -1, -1], "at least two classes"),
         (np.zeros((4, 8, 8), np.uint8), [0, 1, 2, -1], "class_names has 2 names"),
+        (np.zeros((4, 8, 8), np.uint8), [0, 1, float("nan"), -1], "y holds nan, which is no label; use -1"),
+        (np.zeros((4, 8, 8), np.uint8), ["a", "b", None, "-1"], "y holds None, which is no label; use -1"),
     ],
 )
 def test_bad_input_is_refused(images: np.ndarray, labels: list[int], message: str) -> None:
     with pytest.raises(UserError, match=message):
         small(class_names=["dog", "cat"]).fit(images, labels)
+
+
+def test_names_are_told_apart() -> None:
+    with pytest.raises(UserError, match="class_names has two classes named 'cat'"):
+        small(class_names=["cat", "cat"]).fit(np.zeros((4, 8, 8), np.uint8), [0, 1, 0, 1])
 
 
 def test_other_images_than_trained_on(partly_labelled: tuple[np.ndarray, np.ndarray]) -> None:

@@ -133,6 +133,85 @@ def test_changed_data_is_noticed(tiny_values: dict[str, Any], tmp_path: Path, ti
         resume(tmp_path / "run")
 
 
+def test_other_images_with_the_same_labels_are_noticed(
+    tiny_values: dict[str, Any], tmp_path: Path, tiny_npz: Path
+) -> None:
+    import numpy as np
+
+    source = tmp_path / "data.npz"
+    with np.load(tiny_npz) as arrays:
+        content = dict(arrays)
+    np.savez(source, **content)
+    interrupted(merge(tiny_values, {"data": {"source": str(source)}}), tmp_path / "run")
+    np.savez(source, **{**content, "x_train": 255 - content["x_train"]})
+    with pytest.raises(UserError, match=r"the training images are not those that .*run was begun with"):
+        resume(tmp_path / "run")
+    np.savez(source, **content)
+    assert resume(tmp_path / "run")["steps"] == 12
+
+
+def test_other_label_vectors_are_noticed(tiny_values: dict[str, Any], tmp_path: Path, tiny_vectors: Path) -> None:
+    import numpy as np
+
+    file = tmp_path / "vectors.npy"
+    matrix = np.load(tiny_vectors)
+    np.save(file, matrix)
+    interrupted(merge(tiny_values, {"labels": {"path": str(file)}}), tmp_path / "run")
+    for other in (matrix[[1, 0, 2, 3]], np.eye(4, matrix.shape[1])):  # the same groups, and other ones
+        np.save(file, other)
+        with pytest.raises(UserError, match=r"the label vectors are not those that .*run was begun with"):
+            resume(tmp_path / "run")
+    np.save(file, matrix)
+    assert resume(tmp_path / "run")["steps"] == 12
+
+
+def test_a_head_that_the_method_has_not_is_refused_at_once(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    config = config_of(tiny_values, method={"name": "fixmatch"}, evaluation={"head": "average"})
+    with pytest.raises(UserError, match=r"evaluation\.head=average needs a semantic head, which fixmatch has not"):
+        train(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_two_processes_do_not_train_in_one_folder(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    interrupted(tiny_values, tmp_path / "run")
+    with RunFolder(tmp_path / "run").held(), pytest.raises(UserError, match="is being trained by another process"):
+        resume(tmp_path / "run")
+    assert resume(tmp_path / "run")["steps"] == 12
+
+
+def test_a_missing_page_is_made_again(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    result = train(config_of(tiny_values), tmp_path / "run")
+    (tmp_path / "run" / "report.html").unlink()
+    assert resume(tmp_path / "run") == result
+    assert "semco on" in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_weights_that_are_not_finite_are_never_saved(
+    tiny_values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = Trainer._train
+
+    def poisoned(self: Trainer, *batch: Any) -> None:
+        original(self, *batch)
+        if self.step == 6:  # after the losses were looked at
+            with torch.no_grad():
+                next(self.network.parameters()).fill_(float("inf"))
+
+    monkeypatch.setattr(Trainer, "_train", poisoned)
+    config = config_of(tiny_values, training={"checkpoint_every": 3})
+    with pytest.raises(UserError, match=r"weights became non-finite at step 6; .*step-000000003"):
+        train(config, tmp_path / "run")
+    kept = sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir())
+    assert kept == ["step-000000003.safetensors"]
+
+
+def test_a_line_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    run.metrics_file.symlink_to("/dev/full")
+    with pytest.raises(UserError, match=r"cannot write .*metrics\.jsonl: No space left"):
+        run.append_metrics({"step": 1})
+
+
 def test_a_signal_saves_and_says_so(tiny_values: dict[str, Any], tmp_path: Path) -> None:
     import os
     import signal

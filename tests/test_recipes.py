@@ -92,3 +92,15 @@ def test_a_configuration_file_that_is_not_one(tmp_path: Path) -> None:
     file.write_text("- a\n- b\n")
     with pytest.raises(UserError, match="mapping"):
         configure(file=file)
+
+
+def test_paths_are_from_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "vectors.npy").touch()
+    (tmp_path / "cifar10").mkdir()
+    config = configure(options={"data": {"source": "photos"}}, settings=["labels.path=vectors.npy", "data.root=gone"])
+    assert config.data.source == str(tmp_path / "photos")
+    assert config.labels.path == tmp_path / "vectors.npy"
+    assert config.data.root == Path("gone")  # where there is nothing, the error is to say what was typed
+    assert configure(options={"data": {"source": "cifar10"}}).data.source == "cifar10"

@@ -132,7 +132,8 @@ def _refuse_other_settings(cell: Cell) -> None:
         return
     old = cell.run.config()
     changed = changed_fields(old.model_dump(mode="json"), cell.config.model_dump(mode="json"))
-    if changed or not _may_be_the_same(old.data.source, cell.config.data.source):
+    moved = not _may_be_the_same(old.data.source, cell.config.data.source) or old.labels.path != cell.config.labels.path
+    if changed or moved:
         raise UserError(
             f"{cell.run.path} was made with another configuration; choose another folder with --out or remove it."
         )

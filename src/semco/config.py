@@ -26,7 +26,7 @@ from semco.errors import UserError, nearest, unknown
 
 Unit = Annotated[float, Field(ge=0.0, le=1.0)]
 # Fields that say where things are, which may change between two parts of a run.
-PLACES = ("data.source", "data.root", "training.device")
+PLACES = ("data.source", "data.root", "labels.path", "training.device")
 
 
 def _switch(value: object) -> object:

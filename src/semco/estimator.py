@@ -16,16 +16,14 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from semco.config import merge
-from semco.data.datasets import Dataset
+from semco.data.arrays import checked_names
+from semco.data.datasets import UNLABELLED, Dataset
 from semco.errors import UserError
 from semco.evaluation.model_file import load_model
 from semco.evaluation.predictions import Head, probabilities
 from semco.evaluation.results import image_batches
 from semco.experiment import train
-from semco.recipes import configure
-
-UNLABELLED = -1
+from semco.recipes import configure, over
 
 
 class SemCoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -37,7 +35,7 @@ class SemCoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Meaning is taken from these names, so that numbers alone are enough only for methods without a semantic head.
     method, backbone, steps, batch_size, mu : as in ``semco train``.
     head : which head answers: ``one_hot``, ``semantic`` or ``average``.
-    settings : any other configuration values, by section, for example ``{"method": {"tau_o": 0.9}}``.
+    settings : any other configuration values, by section, for example ``{"method": {"lambda_co": 0.5}}``.
     random_state : seed of the initial weights and the views.
     out : a new folder for the run, with its report; None keeps nothing on the disk.
 
@@ -78,9 +76,11 @@ class SemCoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Images (N, H, W) or (N, H, W, C) uint8, labels (N,) with -1 for unlabelled."""
         images, labels = as_images(X), np.asarray(y)
+        if labels.dtype.kind == "S":
+            labels = labels.astype(str)
         if labels.shape != (len(images),):
             raise UserError(f"y must hold one label an image, shape ({len(images)},), not {labels.shape}.")
-        known = labels != (str(UNLABELLED) if labels.dtype.kind in "US" else UNLABELLED)
+        known = _known(labels)
         self.classes_, numbers = np.unique(labels[known], return_inverse=True)
         if len(self.classes_) < 2:
             raise UserError(f"y must hold labels of at least two classes, not {len(self.classes_)}; -1 is unlabelled.")
@@ -121,7 +121,7 @@ class SemCoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"class_names has {len(self.class_names)} names, but y holds {len(self.classes_)} classes: "
                 "give one name a class, in sorted order of the labels."
             )
-        return tuple(self.class_names)
+        return checked_names("class_names", self.class_names)
 
     def _config(self) -> Any:
         own = {
@@ -136,7 +136,15 @@ class SemCoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             },
             "evaluation": {"head": self.head},
         }
-        return configure(options=merge(own, dict(self.settings or {})))
+        return configure(options=over(own, dict(self.settings or {})))
+
+
+def _known(labels: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which of the labels (N,) are labels: neither -1 nor "-1"; a missing value is neither."""
+    missing = [label for label in labels.tolist() if label is None or label != label]  # as only nan is
+    if missing:
+        raise UserError(f"y holds {missing[0]}, which is no label; use -1 for images that have none.")
+    return np.array([str(label) != str(UNLABELLED) and label != UNLABELLED for label in labels.tolist()], dtype=bool)
 
 
 def as_images(X: ArrayLike) -> torch.Tensor:

@@ -8,7 +8,12 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+
+try:
+    import fcntl
+except ImportError:  # not a POSIX system
+    fcntl = None  # type: ignore[assignment]
 
 from safetensors import SafetensorError
 
@@ -44,6 +49,21 @@ def _empty_file_beside(target: Path) -> Path:
 def is_leftover(path: Path) -> bool:
     """Whether a kill left this file behind before it could be renamed: it counts for nothing."""
     return path.name.startswith(".") and path.suffix == ".tmp"
+
+
+def lock(stream: IO[str]) -> None:
+    """Lock an open file for as long as it is open; BlockingIOError where another process has it.
+
+    File systems that know no locks, and systems that are not POSIX, let everybody through.
+    """
+    if fcntl is None:
+        return
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:
+        return
 
 
 def flush_to_disk(path: Path) -> None:

@@ -112,6 +112,8 @@ PAPER: dict[str, tuple[str, int | None, Published]] = {
     "cub200": ("resnet50", 224, {(1000, 3): ("84.35", "79.44"), (2000, 3): ("72.15", "66.76")}),
     "domainnet-real": ("resnet50", 224, {(6900, 3): ("41.34", "35.32"), (10350, 3): ("39.04", "32.89")}),
 }
+# Fields that may be paths.
+PATHS = ("data.source", "data.root", "labels.path", "labels.encoder")
 # Of these the official files are read; of the others DATA is a folder of class folders.
 REGISTERED = ("cifar10", "cifar100")
 # What a twin changes: a small network, small images, a run of minutes.
@@ -166,23 +168,36 @@ def configure(
         raise unknown("recipe", recipe, RECIPES)
     values: Values = dict(RECIPES[recipe].values) if recipe else {}
     if file is not None:
-        values = _over(values, _read(file))
-    values = _over(values, options or {})
+        values = over(values, _read(file))
+    values = over(values, options or {})
     for setting in settings:
-        values = _over(values, assignment(setting))
+        values = over(values, assignment(setting))
     if recipe is not None and RECIPES[recipe].needs and "source" not in (values.get("data") or {}):
         raise UserError(f"recipe {recipe!r} needs DATA: give {RECIPES[recipe].needs}.")
-    return Config.parse(values)
+    return Config.parse(_from_the_root(values))
 
 
-def _over(values: Values, over: Mapping[str, Any]) -> Values:
+def _from_the_root(values: Values) -> Values:
+    """Paths where there is something become absolute, so that a run can be resumed from any folder."""
+    from semco.data.sources import REGISTERED as NAMES
+
+    for dotted in PATHS:
+        section, _, field = dotted.partition(".")
+        content = values.get(section)
+        place = content.get(field) if isinstance(content, Mapping) else None
+        if isinstance(place, str | Path) and place not in NAMES and (path := Path(place).expanduser()).exists():
+            values = merge(values, {section: {field: str(path.resolve())}})
+    return values
+
+
+def over(values: Values, new: Mapping[str, Any]) -> Values:
     """Merge, where one way to say a run's length or the number of labels takes the place of the other."""
     for section, pair in (("training", ("steps", "epochs")), ("data", ("labels", "labels_per_class"))):
-        new = over.get(section)
-        if isinstance(new, Mapping) and any(new.get(key) is not None for key in pair):
-            cleared = {key: None for key in pair if new.get(key) is None}
+        said = new.get(section)
+        if isinstance(said, Mapping) and any(said.get(key) is not None for key in pair):
+            cleared = {key: None for key in pair if said.get(key) is None}
             values = merge(values, {section: cleared})
-    return merge(values, over)
+    return merge(values, new)
 
 
 def _read(file: Path) -> Values:

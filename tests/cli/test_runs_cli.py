@@ -72,7 +72,7 @@ def test_a_folder_is_found_again_from_anywhere(config_file: Path, tmp_path: Path
     options = ["--config", config_file, "--out", "run", "--labels-per-class", 4, "--set", "data.image_size=8"]
     done = semco("train", "photos", *options, "--steps", 2, "--method", "fixmatch", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "left aside what is no image that can be read: 1 .heic" in done.stderr
+    assert "left aside files that are not images of a class: 1 .heic" in done.stderr
     (tmp_path / "run/result.json").unlink()
     (tmp_path / "elsewhere").mkdir()
     again = semco("resume", "../run", cwd=tmp_path / "elsewhere")

@@ -203,6 +203,12 @@ class TestRefused:
         with pytest.raises(UserError, match=r"val is not used: validation images are held out"):
             list_folder(tmp_path)
 
+    def test_nor_is_one_beside_the_classes(self, tmp_path: Path) -> None:
+        for place in ("cat", "dog", "val/cat", "val/dog"):
+            paint(tmp_path / place / "a.png")
+        with pytest.raises(UserError, match=r"val is not used: .* rename the folder to test/"):
+            list_folder(tmp_path)
+
 
 def test_large_sets_live_in_a_file_that_goes_with_them(
     photos: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory

@@ -44,6 +44,33 @@ def test_a_damaged_newest_one_gives_way_to_the_one_before(tmp_path: Path) -> Non
     assert loaded[1]["step"] == 1
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'\\"step\\": 2', b'\\"step\\": 9'),
+        (b'\\"digest\\"', b'\\"digets\\"'),
+        (b'\\"format\\"', b'\\"fromat\\"'),
+        (b'"semco"', b'"sexco"'),
+        (b'\\"seconds\\": 1.5', b'\\"seconds\\": 1x5'),
+    ],
+)
+def test_a_damaged_header_gives_way_too(tmp_path: Path, old: bytes, new: bytes) -> None:
+    save_checkpoint(tmp_path, 1, {"x": torch.ones(1)}, {"seconds": 1.5})
+    newest = save_checkpoint(tmp_path, 2, {"x": torch.ones(1)}, {"seconds": 1.5})
+    content = newest.read_bytes()
+    assert content.count(old) == 1
+    newest.write_bytes(content.replace(old, new))
+    loaded = load_checkpoint(tmp_path)
+    assert loaded is not None
+    assert loaded[1]["step"] == 1
+
+
+def test_what_a_kill_left_behind_goes_with_the_next_save(tmp_path: Path) -> None:
+    (tmp_path / ".step-000000001.safetensors.x.tmp").write_bytes(b"half")
+    save_checkpoint(tmp_path, 2, {"x": torch.ones(1)}, {})
+    assert [path.name for path in tmp_path.iterdir()] == ["step-000000002.safetensors"]
+
+
 def test_nothing_readable_is_an_error_and_nothing_at_all_is_none(tmp_path: Path) -> None:
     assert load_checkpoint(tmp_path) is None
     save_checkpoint(tmp_path, 1, {"x": torch.ones(1)}, {}).write_bytes(b"no")

@@ -44,6 +44,8 @@ class Display:
         )
         self._task = self._progress.add_task(title, total=None)
         self._values: dict[str, float] = {}
+        self._quiet_until = 0.0  # the step from which a line is due that says no validation accuracy
+        self._patience = 0.0
         self._live = Live(self._progress, console=console, refresh_per_second=4, transient=False)
 
     def __enter__(self) -> Display:
@@ -61,6 +63,8 @@ class Display:
 
     def on_start(self, step: int, total_steps: int) -> None:
         self._progress.reset(self._task, total=total_steps, completed=step, description=self._title)
+        self._patience = total_steps / 20
+        self._quiet_until = step + self._patience
 
     def on_step(self, step: int) -> None:
         self._progress.update(self._task, completed=step)
@@ -72,7 +76,8 @@ class Display:
         self._values |= {name: value for name, value in line.items() if value is not None}
         if self._console.is_terminal:
             self._live.update(Group(self._progress, self._table()))
-        elif "validation_accuracy" in line:
+        elif "validation_accuracy" in line or self._values["step"] >= self._quiet_until:
+            self._quiet_until = self._values["step"] + self._patience
             self._console.print(self._sentence(), markup=False, highlight=False, soft_wrap=True)
 
     def _table(self) -> Table:

@@ -42,25 +42,11 @@ FIELDS = {
 
 
 def given(classes: str | None, **options: Any) -> dict[str, dict[str, Any]]:
-    """Configuration values by section, of those options that are not None; ``classes`` are a,b,c.
-
-    Places become absolute, so that a run can be resumed from any folder.
-    """
+    """Configuration values by section, of those options that are not None; ``classes`` are a,b,c."""
     options |= {"classes": classes.split(",") if classes else None}
-    options |= {name: _absolute(options.get(name)) for name in ("data", "data_root")}
     values: dict[str, dict[str, Any]] = {}
     for name, value in options.items():
         if value is not None:
             section, _, field = FIELDS[name].partition(".")
             values.setdefault(section, {})[field] = value
     return values
-
-
-def _absolute(place: str | Path | None) -> str | None:
-    """A path from the root, where there is something; the name of a data set stays a name."""
-    from semco.data.sources import REGISTERED
-
-    if place is None:
-        return None
-    path = Path(place).expanduser()
-    return str(path.resolve() if place not in REGISTERED and path.exists() else place)

@@ -110,7 +110,7 @@ def list_folder(root: Path, classes: Sequence[str] | None = None) -> Listing:
     for label, name in enumerate(chosen):
         ignored += _add_class(train, base / name, label)
     for folder in _special_folders({root, base}, UNLABELLED_FOLDERS):
-        images, others = _scan(folder)
+        images, others = scan(folder)
         train.add(images, UNLABELLED)
         ignored += others
     for folder in _special_folders({root, base}, TEST_FOLDERS):
@@ -122,6 +122,9 @@ def class_folders(root: Path) -> list[str]:
     """The names of the classes."""
     base = _class_root(root)
     names = [f.name for f in _subfolders(base) if not _is_special(f.name)]
+    for folder in _special_folders({base}, VALIDATION_FOLDERS):
+        if {f.name for f in _subfolders(folder)} & set(names):
+            raise _not_used(folder)
     if len(names) < 2:
         found = f"one class folder ({names[0]})" if names else "no class folder"
         raise UserError(f"{base} holds {found}: give each class, at least two, its own folder.")
@@ -137,11 +140,15 @@ def _class_root(root: Path) -> Path:
         return root  # "train" may well be the name of a class
     for name in VALIDATION_FOLDERS:
         if name in siblings:
-            raise UserError(
-                f"{siblings[name]} is not used: validation images are held out of the training images; "
-                "rename the folder to test/ to measure on it, or move it elsewhere."
-            )
+            raise _not_used(siblings[name])
     return train
+
+
+def _not_used(folder: Path) -> UserError:
+    return UserError(
+        f"{folder} is not used: validation images are held out of the training images; "
+        "rename the folder to test/ to measure on it, or move it elsewhere."
+    )
 
 
 def _is_special(name: str) -> bool:
@@ -154,7 +161,7 @@ def _special_folders(roots: set[Path], names: Sequence[str]) -> list[Path]:
 
 def _add_class(part: Part, folder: Path, label: int) -> Counter[str]:
     """Add a class folder's images; says which other files it holds."""
-    images, others = _scan(folder)
+    images, others = scan(folder)
     if not images:
         kinds = ", ".join(sorted(SUFFIXES))
         raise UserError(f"class folder {folder} holds no image ({kinds}): add some, or move it elsewhere.")
@@ -184,7 +191,7 @@ def _endings(files: Iterable[Path]) -> Counter[str]:
     return Counter(f.suffix.lower() for f in files)
 
 
-def _scan(folder: Path) -> tuple[list[Path], Counter[str]]:
+def scan(folder: Path) -> tuple[list[Path], Counter[str]]:
     """The images below a folder, sorted, and its other files by ending; hidden ones do not count."""
     files: list[Path] = []
     for where, folders, names in os.walk(folder):

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from semco.data.datasets import Report
 from semco.data.decode import SUFFIXES, UNREADABLE, decode
+from semco.data.folder import scan
 from semco.errors import UserError
 from semco.evaluation.model_file import ModelDescription, SavedModel, load_model
 from semco.evaluation.predictions import Head, probabilities
@@ -96,7 +97,7 @@ def expand(paths: Sequence[Path]) -> list[Path]:
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
-            images = [f for f in sorted(path.rglob("*")) if f.suffix.lower() in SUFFIXES and f.is_file()]
+            images, _ = scan(path)
             if not images:
                 raise UserError(f"{path} holds no image ({', '.join(sorted(SUFFIXES))}).")
             found += images

@@ -12,7 +12,7 @@ from semco.config import Config
 from semco.data.batches import check_share
 from semco.data.datasets import Dataset
 from semco.experiment.problem import prepare
-from semco.experiment.session import Result, Session
+from semco.experiment.session import Result, Session, report_on
 from semco.training.distributed import Processes, from_main, process_group, together
 from semco.training.execution import choose_device
 from semco.training.loop import Observer, Silent
@@ -56,6 +56,8 @@ def _go_on(path: Path, processes: Processes, observer: Observer) -> Result:
         run = RunFolder.open(path)
         config = run.config()
     if from_main(run.finished(), processes):
+        if processes.is_main and not run.report_file.exists():  # a kill came between the result and the page
+            report_on(run, config, config.data.source)
         return from_main(run.result() if processes.is_main else {}, processes)
     with together(processes):
         device = choose_device(config.training.device, processes)

@@ -5,8 +5,11 @@ Shapes: K classes, d embedding size.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,7 +18,7 @@ from semco.data.datasets import Dataset
 from semco.data.sources import load
 from semco.data.split import Split, make_split
 from semco.errors import UserError
-from semco.files import write_json, write_text
+from semco.files import read_json, write_json, write_text
 from semco.labels import label_source
 from semco.labels.embeddings import LabelEmbeddings, centred
 from semco.labels.groups import Groups, group
@@ -64,23 +67,61 @@ class Problem:
 
 def prepare(config: Config, run: RunFolder | None, observer: Observer, dataset: Dataset | None = None) -> Problem:
     """Data, split (that of ``run`` where there is one) and label prior."""
+    semantic = "semantic" in Method.registry[config.method.name].heads
+    if config.evaluation.head != "one_hot" and not semantic:
+        raise UserError(
+            f"evaluation.head={config.evaluation.head} needs a semantic head, which {config.method.name} has not; "
+            "use evaluation.head=one_hot."
+        )
     dataset = dataset or load(config.data, observer.on_loading)
     if dataset.skipped:
         named = ", ".join(dataset.skipped[:3]) + (" ..." if len(dataset.skipped) > 3 else "")
         observer.on_message(f"skipped {len(dataset.skipped)} unreadable image(s): {named}")
     if dataset.ignored:
         kinds = ", ".join(f"{count:,} {ending or 'without an ending'}" for ending, count in dataset.ignored.items())
-        observer.on_message(f"left aside what is no image that can be read: {kinds}")
+        observer.on_message(f"left aside files that are not images of a class: {kinds}")
     if run is not None and run.split_file.exists():
         split = Split.from_json(run.split_file.read_text(encoding="utf-8"), dataset.train_labels)
     else:
         split = make_split(dataset.train_labels, config.data, config.training.seed, dataset.class_names)
-    semantic = "semantic" in Method.registry[config.method.name].heads
     labels, groups = _label_prior(config, dataset.class_names, semantic, observer)
     matrix = _targets(config, labels, dataset.num_classes)
     features = feature_size(config.model, dataset.channels, max(dataset.image_size))
     problem = Problem(dataset, split, labels, groups, matrix, features)
+    if run is not None:
+        _refuse_another(problem, run)
     return replace(problem, scale=build_method(config.method, problem.task()).scale)
+
+
+def _refuse_another(problem: Problem, run: RunFolder) -> None:
+    """A run goes on with the images and label vectors that it was begun with; `write_problem` says what they were."""
+    split, labels = (read_json(file) if file.exists() else {} for file in (run.split_file, run.labels_file))
+    if split.get("images") not in (None, image_digest(problem.dataset.train_images)):
+        raise UserError(
+            f"the training images are not those that {run.path} was begun with: put the data back as it was, "
+            "or start a new run."
+        )
+    same_groups = labels.get("groups") in (None, problem.groups.labels.tolist())
+    begun, now = labels.get("vectors"), vector_traces(problem.matrix)
+    if not same_groups or (begun is not None and not np.allclose(begun, now, atol=1e-3)):
+        raise UserError(
+            f"the label vectors are not those that {run.path} was begun with: put labels.path or the store back as it "
+            "was, or start a new run."
+        )
+
+
+def image_digest(images: Tensor, most: int = 1000) -> str:
+    """Of the shape and at most so many images, evenly spaced: enough to notice other ones."""
+    chosen = torch.linspace(0, len(images) - 1, min(most, len(images))).long()
+    total = hashlib.blake2b(repr(tuple(images.shape)).encode(), digest_size=16)
+    total.update(images[chosen].contiguous().numpy().data)
+    return total.hexdigest()
+
+
+def vector_traces(matrix: Tensor) -> list[float]:
+    """A number for each class vector of M (K, d), by which to know it again; not a digest, as machines round apart."""
+    waves = torch.arange(matrix.shape[1], dtype=torch.float64).cos()
+    return [round(float(number), 4) for number in matrix.double() @ waves]
 
 
 def _label_prior(
@@ -109,7 +150,8 @@ def _targets(config: Config, labels: LabelEmbeddings | None, num_classes: int) -
 
 def write_problem(run: RunFolder, problem: Problem) -> None:
     """``split.json`` and ``labels.json``: enough to go on, and to see what a name was taken for."""
-    write_text(run.split_file, problem.split.to_json() + "\n")
+    split = {**json.loads(problem.split.to_json()), "images": image_digest(problem.dataset.train_images)}
+    write_text(run.split_file, json.dumps(split) + "\n")
     labels = problem.labels
     write_json(
         run.labels_file,
@@ -120,6 +162,7 @@ def write_problem(run: RunFolder, problem: Problem) -> None:
             "source": labels.source if labels else "none",
             "eps": problem.groups.eps,
             "groups": problem.groups.labels.tolist(),
+            "vectors": vector_traces(problem.matrix),
             "scale": problem.scale,
         },
     )

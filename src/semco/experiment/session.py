@@ -5,6 +5,7 @@ Shapes: N images, K classes, U unlabelled images.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -41,6 +42,11 @@ from semco.types import Outputs
 Result = dict[str, Any]
 
 
+def report_on(run: RunFolder, config: Config, data: str) -> None:
+    """The page about a finished run of ``data``."""
+    write_report([run.path], run.report_file, f"{config.method.name} on {data}")
+
+
 @dataclass(frozen=True)
 class Session:
     """Everything a run needs, in one process of possibly several."""
@@ -54,13 +60,16 @@ class Session:
 
     def carry_out(self) -> Result:
         """From the last checkpoint, or the start, to the result."""
-        if self.processes.is_main:
-            write_problem(self.run, self.problem)
-        trainer = self._trainer()
-        self.observer.on_message(self.problem.counts())
-        with kept_for_reuse(self.device):
-            trainer.run()
-        return self._finish(trainer)
+        with ExitStack() as held:
+            with together(self.processes):
+                if self.processes.is_main:
+                    held.enter_context(self.run.held())
+                    write_problem(self.run, self.problem)
+            trainer = self._trainer()
+            self.observer.on_message(self.problem.counts())
+            with kept_for_reuse(self.device):
+                trainer.run()
+            return self._finish(trainer)
 
     @cached_property
     def _augment(self) -> Augment:
@@ -158,8 +167,7 @@ class Session:
                 result["pseudo_labels"] = self._write_pool(trainer.method, outputs)
                 result |= self._write_test(scores)
                 self.run.write_result(result)
-                title = f"{self.config.method.name} on {dataset.name}"
-                write_report([self.run.path], self.run.report_file, title)
+                report_on(self.run, self.config, dataset.name)
         return from_main(result, self.processes)
 
     def _result(self, trainer: Trainer, validation_accuracy: float | None) -> Result:

@@ -13,7 +13,8 @@ from semco.report.runs import Run
 
 # What changes from repeat to repeat, or only the speed, and so does not make another experiment.
 REPEATS = {
-    "training": ("seed", "device", "compile", "log_every", "validate_every", "checkpoint_every"),
+    "training": ("seed", "device", "compile", "recompute", "log_every", "validate_every", "checkpoint_every"),
+    "data": ("root",),
     "evaluation": ("batch_size",),
 }
 

@@ -18,9 +18,9 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from semco.errors import UserError
-from semco.files import atomic_path
+from semco.files import atomic_path, is_leftover
 
-FORMAT = 2
+FORMAT = 3
 KEPT = 2
 Loaded = tuple[dict[str, Tensor], dict[str, Any]]  # tensors and state
 
@@ -37,10 +37,11 @@ def save_checkpoint(folder: Path, step: int, tensors: Mapping[str, Tensor], stat
     """Write the state after ``step`` steps and keep only the newest two."""
     target = checkpoint_path(folder, step)
     stored = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
-    header = {"semco": json.dumps({"format": FORMAT, "step": step, "digest": digest(stored), **state})}
+    told = {"format": FORMAT, "step": step, **state}
+    header = {"semco": json.dumps({**told, "digest": digest(stored, told)})}
     with atomic_path(target) as temporary:
         save_file(stored, temporary, header)
-    for old in checkpoints(folder)[:-KEPT]:
+    for old in (*checkpoints(folder)[:-KEPT], *filter(is_leftover, folder.iterdir())):
         old.unlink()
     return target
 
@@ -65,18 +66,28 @@ def load_checkpoint(folder: Path) -> Loaded | None:
 
 def _read(path: Path) -> Loaded:
     with safe_open(path, framework="pt") as file:
-        state = json.loads(file.metadata()["semco"])
+        state, written = _header(file.metadata())
         if state["format"] != FORMAT:
             raise UserError(f"{path} has format {state['format']}; this version reads format {FORMAT}.")
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    if digest(tensors) != state["digest"]:
+    if digest(tensors, state) != written:
         raise DamagedError
     return tensors, state
 
 
-def digest(tensors: Mapping[str, Tensor]) -> str:
-    """Of names and bytes: a file may have its length and yet not what was written."""
-    total = hashlib.blake2b(digest_size=16)
+def _header(metadata: Mapping[str, str] | None) -> tuple[dict[str, Any], str]:
+    """The state, which says its format, and the digest that was written with it."""
+    try:
+        state = json.loads((metadata or {})["semco"])
+        written = str(state.pop("digest"))
+        return {"format": state.pop("format"), **state}, written
+    except (KeyError, TypeError, AttributeError, ValueError):
+        raise DamagedError from None
+
+
+def digest(tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> str:
+    """Of the state, and of names and bytes: a file may have its length and yet not what was written."""
+    total = hashlib.blake2b(json.dumps(state, sort_keys=True).encode(), digest_size=16)
     for name in sorted(tensors):
         total.update(name.encode())
         total.update(tensors[name].reshape(-1).view(torch.uint8).numpy().data)

@@ -217,8 +217,9 @@ class Trainer:
             line |= self._validate(self.average)
         self.seconds = time.perf_counter() - self._clock
         line["seconds"] = round(self.seconds, 3)
-        if self._processes.is_main:
-            self.run_folder.append_metrics(line)
+        with together(self._processes):
+            if self._processes.is_main:
+                self.run_folder.append_metrics(line)
         self.observer.on_line(line)
 
     def _epoch(self) -> float:
@@ -235,16 +236,18 @@ class Trainer:
         if culprits is None:
             return
         names, step = culprits
+        raise self._diverged(f"loss {', '.join(names)} became non-finite at step {step}")
+
+    def _diverged(self, what: str) -> UserError:
         saved = files.checkpoints(self.run_folder.checkpoints)
         kept = f"the last good checkpoint is {saved[-1]}" if saved else "no checkpoint had been written yet"
-        raise UserError(
-            f"loss {', '.join(names)} became non-finite at step {step}; {kept}; "
-            f"train again with a lower optim.lr than {self._highest_lr():.2g}."
-        )
+        return UserError(f"{what}; {kept}; train again with a lower optim.lr than {self._highest_lr():.2g}.")
 
     def _save(self) -> None:
         """Everything that a run needs to go on as if it had never stopped."""
         self._stop_if_diverged()
+        if not all(bool(tensor.isfinite().all()) for tensor in self.network.state_dict().values()):
+            raise self._diverged(f"weights became non-finite at step {self.step}")
         tensors = {
             **files.prefixed("network", self.network.state_dict()),
             **files.prefixed("average", self.average.state_dict()),

@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from semco.config import Config, read_yaml
 from semco.errors import UserError
-from semco.files import is_leftover, read_json, write_json, write_text
+from semco.files import is_leftover, lock, read_json, write_json, write_text
 
 
 def free_run_folder(config: Config) -> Path:
@@ -72,6 +73,18 @@ class RunFolder:
             raise UserError(f"{self.config_file} is empty; start a new run.")
         return Config.parse(values)
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """While it lasts, no other process trains in this folder; a kill lets it go."""
+        with (self.path / ".lock").open("w") as stream:
+            try:
+                lock(stream)
+            except BlockingIOError:
+                raise UserError(
+                    f"{self.path} is being trained by another process; wait for it, or stop it first."
+                ) from None
+            yield
+
     def finished(self) -> bool:
         """Whether there is a result, and the model that it is of."""
         return self.result_file.is_file() and (self.model / "model.json").is_file()
@@ -83,8 +96,11 @@ class RunFolder:
         write_json(self.result_file, result)
 
     def append_metrics(self, line: Mapping[str, Any]) -> None:
-        with self.metrics_file.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(line) + "\n")
+        try:
+            with self.metrics_file.open("a", encoding="utf-8") as stream:
+                stream.write(json.dumps(line) + "\n")
+        except OSError as error:
+            raise UserError(f"cannot write {self.metrics_file}: {error.strerror}.") from error
 
     def metrics(self) -> Iterator[dict[str, Any]]:
         """Every whole line; a line cut short by a kill is left out."""
