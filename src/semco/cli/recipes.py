@@ -29,7 +29,7 @@ def recipes(name: str = typer.Argument(None, help="Show this recipe's values."))
             table.add_row(key, recipe.about, recipe.published)
     console.print(table)
     console.print(
-        "Each run of the paper has a twin NAME-cpu that two cores can finish. SemCo there is ours, in the paper's setting; "
-        "the paper's own rule is added by --set method.scoring=paper --set labels.targets=embedding.",
+        "Each run of the paper has a twin NAME-cpu that two cores can finish. SemCo there is ours, in the paper's "
+        "setting; the paper's own rule is added by --set method.scoring=paper --set labels.targets=embedding.",
         style="dim",
     )
