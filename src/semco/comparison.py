@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,7 @@ from semco.methods import Method
 from semco.recipes import RECIPES, configure
 from semco.report.tables import mean_known
 from semco.training.run_folder import RunFolder
+from semco.training.signals import StopRequest, stop_request
 from semco.training.statistics import SUREST_GROUPED
 
 # Columns of the CSV, beside the cell's variant and seed; each is a field of result.json.
@@ -45,6 +47,14 @@ PSEUDO_LABELS = (*(f"{measure}{kind}" for kind in KINDS for measure in MEASURES)
 HEADS = ("one_hot", "semantic")
 # Sections in which all runs of a comparison are alike.
 EQUAL = ("data", "model", "augment", "optim", "training")
+
+
+class StoppedError(Exception):
+    """A signal ended the comparison; what was begun is saved."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"stopped by {signal.Signals(number).name}; what was begun is saved")
+        self.exit_code = 128 + number
 
 
 @dataclass(frozen=True)
@@ -147,26 +157,48 @@ def _may_be_the_same(one: str, other: str) -> bool:
 
 
 def run_cells(cells: Sequence[Cell], jobs: int, done: Callable[[Outcome], None]) -> list[Outcome]:
-    """Run what is not finished, ``jobs`` at a time; ``done`` is told of each cell as it ends."""
+    """Run what is not finished, ``jobs`` at a time; ``done`` is told of each cell as it ends.
 
-    def work(cell: Cell) -> Outcome:
-        outcome = _run_cell(cell, jobs)
-        done(outcome)
-        return outcome
+    A signal ends the runs, which save what they have, and begins no other: `StoppedError`.
+    """
+    with stop_request() as stop, ThreadPoolExecutor(max_workers=jobs) as workers:
 
-    with ThreadPoolExecutor(max_workers=jobs) as workers:
-        return list(workers.map(work, cells))
+        def work(cell: Cell) -> Outcome:
+            outcome = _run_cell(cell, jobs, stop)
+            if stop.number is None:
+                done(outcome)
+            return outcome
+
+        outcomes = list(workers.map(work, cells))
+    if stop.number is not None:
+        raise StoppedError(stop.number)
+    return outcomes
 
 
-def _run_cell(cell: Cell, jobs: int) -> Outcome:
+def _run_cell(cell: Cell, jobs: int, stop: StopRequest) -> Outcome:
     if not cell.run.finished():
+        if stop.number is not None:
+            return Outcome(cell, None, "not begun")
         threads = max(1, (os.cpu_count() or 1) // jobs)
-        environment = {"OMP_NUM_THREADS": str(threads), **os.environ}
-        ended = subprocess.run(_command(cell), capture_output=True, text=True, env=environment, check=False)
-        if ended.returncode != 0:
-            lines = [line for line in ended.stderr.splitlines() if line.strip()]
-            return Outcome(cell, None, lines[-1] if lines else f"exit code {ended.returncode}")
+        code, said = _carry_out(_command(cell), {"OMP_NUM_THREADS": str(threads), **os.environ}, stop)
+        if code != 0:
+            lines = [line for line in said.splitlines() if line.strip()]
+            return Outcome(cell, None, lines[-1] if lines else f"exit code {code}")
     return Outcome(cell, cell.run.result())
+
+
+def _carry_out(command: Sequence[str], environment: Mapping[str, str], stop: StopRequest) -> tuple[int, str]:
+    """Exit code and errors of a command, which is told of a request to stop."""
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
+    told = False
+    while True:
+        try:
+            _, said = process.communicate(timeout=0.2)
+            return process.returncode, said
+        except subprocess.TimeoutExpired:
+            if stop.number is not None and not told:
+                process.terminate()
+                told = True
 
 
 def _command(cell: Cell) -> list[str]:

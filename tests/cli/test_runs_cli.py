@@ -18,6 +18,7 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from semco.config import merge
+from semco.training.run_folder import RunFolder
 
 
 def semco(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -135,6 +136,28 @@ def test_a_signal_saves_and_says_how_to_go_on(
     assert f"semco resume {run}" in error
     assert "Traceback" not in error
     assert list((run / "checkpoints").glob("step-*.safetensors"))
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_to_a_comparison_ends_its_runs(
+    tiny_values: dict[str, Any], tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    """The signal goes to the one process alone, as `kill` sends it."""
+    data, steps = tiny_values["data"]["source"], ["--steps", "100000", "--set", "training.log_every=5"]
+    command = ["compare", data, "--methods", "supervised,pi_model", "--seeds", "0", "--out", tmp_path, *steps]
+    small = ["--backbone", "wrn-10-1", "--batch-size", "8", "--set", "training.compile=off", "--labels-per-class", "4"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "semco", *map(str, (*command, *small))], stderr=subprocess.PIPE, text=True
+    )
+    run = tmp_path / "supervised-seed0"
+    wait_for_step(run, 10, process)
+    process.send_signal(number)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == code, error
+    assert f"stopped by {number.name}; what was begun is saved. The same command goes on." in error
+    assert list((run / "checkpoints").glob("step-*.safetensors"))
+    with RunFolder(run).held():  # nobody trains there any more
+        assert not (tmp_path / "pi_model-seed0").exists()
 
 
 BAD = {

@@ -33,7 +33,7 @@ def compare(
     jobs: Annotated[int, typer.Option(min=1, help="Runs side by side.")] = 1,
 ) -> None:
     """Compare methods on the same splits, initial weights and views; ends in a table, a CSV and a page of curves."""
-    from semco.comparison import make_cells, pseudo_label_rows, run_cells, seed_list, write_csv
+    from semco.comparison import StoppedError, make_cells, pseudo_label_rows, run_cells, seed_list, write_csv
     from semco.report import summary_table, write_report
 
     said = options.given(
@@ -54,7 +54,11 @@ def compare(
         said = outcome.problem or _accuracy(outcome)
         console.print(f"{outcome.cell.name}: {said}", markup=False, highlight=False, soft_wrap=True)
 
-    outcomes = run_cells(cells, jobs, tell)
+    try:
+        outcomes = run_cells(cells, jobs, tell)
+    except StoppedError as stopped:
+        console.print(f"{stopped}. The same command goes on.", highlight=False)
+        raise typer.Exit(stopped.exit_code) from None
     runs = [outcome.cell.run.path for outcome in outcomes if outcome.result is not None]
     write_csv(outcomes, out / "results.csv")
     if runs:
