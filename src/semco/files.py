@@ -51,19 +51,20 @@ def is_leftover(path: Path) -> bool:
     return path.name.startswith(".") and path.suffix == ".tmp"
 
 
-def lock(stream: IO[str]) -> None:
-    """Lock an open file for as long as it is open; BlockingIOError where another process has it.
+def lock(stream: IO[str]) -> bool:
+    """Lock an open file for as long as it is open; False where another process has it.
 
     File systems that know no locks, and systems that are not POSIX, let everybody through.
     """
     if fcntl is None:
-        return
+        return True
     try:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise
+        return False
     except OSError:
-        return
+        pass  # no locks here
+    return True
 
 
 def flush_to_disk(path: Path) -> None:

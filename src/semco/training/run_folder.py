@@ -76,13 +76,14 @@ class RunFolder:
     @contextmanager
     def held(self) -> Iterator[None]:
         """While it lasts, no other process trains in this folder; a kill lets it go."""
-        with (self.path / ".lock").open("w") as stream:
-            try:
-                lock(stream)
-            except BlockingIOError:
-                raise UserError(
-                    f"{self.path} is being trained by another process; wait for it, or stop it first."
-                ) from None
+        file = self.path / ".lock"
+        try:
+            stream = file.open("w")
+        except OSError as error:
+            raise UserError(f"cannot write {file}: {error.strerror}.") from error
+        with stream:
+            if not lock(stream):
+                raise UserError(f"{self.path} is being trained by another process; wait for it, or stop it first.")
             yield
 
     def finished(self) -> bool:
