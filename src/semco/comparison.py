@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from semco.config import Config, changed_fields, merge
+from semco.config import PLACES, Config, changed_fields, merge
 from semco.data.sources import REGISTERED
 from semco.errors import UserError
 from semco.files import write_text
@@ -144,8 +144,10 @@ def _refuse_other_settings(cell: Cell) -> None:
     changed = changed_fields(old.model_dump(mode="json"), cell.config.model_dump(mode="json"))
     moved = not _may_be_the_same(old.data.source, cell.config.data.source) or old.labels.path != cell.config.labels.path
     if changed or moved:
+        fields = ", ".join(changed or PLACES[:3])
         raise UserError(
-            f"{cell.run.path} was made with another configuration; choose another folder with --out or remove it."
+            f"{cell.run.path} was made with another configuration ({fields}); choose another folder with --out "
+            "or remove it."
         )
 
 

@@ -72,7 +72,7 @@ def show_result(result: Mapping[str, Any], *, as_json: bool) -> None:
     console = Console(soft_wrap=True)
     console.print(f"{_accuracy(result)} after {result['steps']} steps, {result['seconds']:.0f} s", highlight=False)
     console.print(f"report   {result['run']}/report.html", markup=False, highlight=False)
-    console.print(f"predict  semco predict {result['run']} IMAGES...", markup=False, highlight=False)
+    console.print(f"predict  semco predict {shlex.quote(result['run'])} IMAGES...", markup=False, highlight=False)
 
 
 def _accuracy(result: Mapping[str, Any]) -> str:

@@ -66,7 +66,7 @@ class Session:
                     held.enter_context(self.run.held())
                     write_problem(self.run, self.problem)
             trainer = self._trainer()
-            self.observer.on_message(self.problem.counts())
+            self.observer.on_message(f"{self.problem.counts()}; {self.config.training.total_steps:,} steps")
             with kept_for_reuse(self.device):
                 trainer.run()
             return self._finish(trainer)
