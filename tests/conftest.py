@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -37,6 +39,17 @@ def tiny_images(per_class: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
         top, left = 4 * (label // 2), 4 * (label % 2)
         image[top : top + 4, left : left + 4] += 120
     return images.astype(np.uint8), labels
+
+
+def load_script(name: str) -> ModuleType:
+    """A file of ``scripts/``, which is no package, as a module."""
+    path = Path(__file__).parents[1] / f"scripts/{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import io
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from semco.config import PLACES, Config, changed_fields, merge
+from semco.config import Config, changed_fields, merge
 from semco.data.sources import REGISTERED
 from semco.errors import UserError
 from semco.files import write_text
@@ -26,7 +25,7 @@ from semco.methods import Method
 from semco.recipes import RECIPES, configure
 from semco.report.tables import mean_known
 from semco.training.run_folder import RunFolder
-from semco.training.signals import StopRequest, stop_request
+from semco.training.signals import Stopped, StopRequest, stop_request
 from semco.training.statistics import SUREST_GROUPED
 
 # Columns of the CSV, beside the cell's variant and seed; each is a field of result.json.
@@ -47,14 +46,6 @@ PSEUDO_LABELS = (*(f"{measure}{kind}" for kind in KINDS for measure in MEASURES)
 HEADS = ("one_hot", "semantic")
 # Sections in which all runs of a comparison are alike.
 EQUAL = ("data", "model", "augment", "optim", "training")
-
-
-class StoppedError(Exception):
-    """A signal ended the comparison; what was begun is saved."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(f"stopped by {signal.Signals(number).name}; what was begun is saved")
-        self.exit_code = 128 + number
 
 
 @dataclass(frozen=True)
@@ -140,14 +131,16 @@ def _refuse_other_settings(cell: Cell) -> None:
     """A folder of an earlier comparison counts only if it was made with the same configuration, of the same data."""
     if not cell.run.config_file.exists():
         return
-    old = cell.run.config()
-    changed = changed_fields(old.model_dump(mode="json"), cell.config.model_dump(mode="json"))
-    moved = not _may_be_the_same(old.data.source, cell.config.data.source) or old.labels.path != cell.config.labels.path
-    if changed or moved:
-        fields = ", ".join(changed or PLACES[:3])
+    old, new = cell.run.config(), cell.config
+    changed = [*changed_fields(old.model_dump(mode="json"), new.model_dump(mode="json"))]
+    if not _may_be_the_same(old.data.source, new.data.source):
+        changed.append("data.source")
+    if old.labels.path != new.labels.path:
+        changed.append("labels.path")
+    if changed:
         raise UserError(
-            f"{cell.run.path} was made with another configuration ({fields}); choose another folder with --out "
-            "or remove it."
+            f"{cell.run.path} was made with another configuration ({', '.join(changed)}); choose another folder with "
+            "--out or remove it."
         )
 
 
@@ -161,7 +154,7 @@ def _may_be_the_same(one: str, other: str) -> bool:
 def run_cells(cells: Sequence[Cell], jobs: int, done: Callable[[Outcome], None]) -> list[Outcome]:
     """Run what is not finished, ``jobs`` at a time; ``done`` is told of each cell as it ends.
 
-    A signal ends the runs, which save what they have, and begins no other: `StoppedError`.
+    A signal ends the runs, which save what they have, and begins no other: `Stopped`.
     """
     with stop_request() as stop, ThreadPoolExecutor(max_workers=jobs) as workers:
 
@@ -173,7 +166,7 @@ def run_cells(cells: Sequence[Cell], jobs: int, done: Callable[[Outcome], None])
 
         outcomes = list(workers.map(work, cells))
     if stop.number is not None:
-        raise StoppedError(stop.number)
+        raise Stopped(stop.number, "; what was begun is saved")
     return outcomes
 
 

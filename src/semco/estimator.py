@@ -141,10 +141,11 @@ class SemCoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 def _known(labels: NDArray[Any]) -> NDArray[np.bool_]:
     """Which of the labels (N,) are labels: neither -1 nor "-1"; a missing value is neither."""
-    missing = [label for label in labels.tolist() if label is None or label != label]  # as only nan is
+    said = labels.tolist()
+    missing = [label for label in said if label is None or label != label]  # nan is not itself
     if missing:
         raise UserError(f"y holds {missing[0]}, which is no label; use -1 for images that have none.")
-    return np.array([str(label) != str(UNLABELLED) and label != UNLABELLED for label in labels.tolist()], dtype=bool)
+    return np.array([label != UNLABELLED and label != str(UNLABELLED) for label in said], dtype=bool)
 
 
 def as_images(X: ArrayLike) -> torch.Tensor:

@@ -30,7 +30,7 @@ def atomic_path(target: Path) -> Iterator[Path]:
         temporary.chmod(0o644)  # mkstemp makes files that only their owner may read
         temporary.replace(target)
     except (OSError, SafetensorError) as error:  # safetensors reports a full disk as an error of its own
-        raise UserError(f"cannot write {target}: {getattr(error, 'strerror', None) or error}.") from error
+        raise cannot_write(target, error) from error
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -41,9 +41,14 @@ def _empty_file_beside(target: Path) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
     except OSError as error:
-        raise UserError(f"cannot write {target}: {error.strerror or error}.") from error
+        raise cannot_write(target, error) from error
     os.close(handle)
     return Path(name)
+
+
+def cannot_write(target: Path, error: Exception) -> UserError:
+    """What the system says of a file that it refuses."""
+    return UserError(f"cannot write {target}: {getattr(error, 'strerror', None) or error}.")
 
 
 def is_leftover(path: Path) -> bool:

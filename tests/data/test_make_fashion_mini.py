@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import json
 import tarfile
@@ -12,17 +11,14 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from tests.conftest import load_script
+
 RNG = np.random.default_rng(0)
 
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    path = Path(__file__).parents[2] / "scripts/make_fashion_mini.py"
-    spec = importlib.util.spec_from_file_location("make_fashion_mini", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load_script("make_fashion_mini")
     monkeypatch.setattr(module, "TRAIN_PER_CLASS", 5)
     monkeypatch.setattr(module, "TEST_PER_CLASS", 3)
     return module

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 from types import ModuleType
@@ -12,16 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.conftest import load_script
+
 
 @pytest.fixture
 def script() -> ModuleType:
-    path = Path(__file__).parents[2] / "scripts/plot_surest.py"
-    spec = importlib.util.spec_from_file_location("plot_surest", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("plot_surest")
 
 
 def test_right_among_the_surest_by_hand(script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

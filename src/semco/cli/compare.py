@@ -33,8 +33,9 @@ def compare(
     jobs: Annotated[int, typer.Option(min=1, help="Runs side by side.")] = 1,
 ) -> None:
     """Compare methods on the same splits, initial weights and views; ends in a table, a CSV and a page of curves."""
-    from semco.comparison import StoppedError, make_cells, pseudo_label_rows, run_cells, seed_list, write_csv
+    from semco.comparison import make_cells, pseudo_label_rows, run_cells, seed_list, write_csv
     from semco.report import summary_table, write_report
+    from semco.training.signals import Stopped
 
     said = options.given(
         classes,
@@ -56,7 +57,7 @@ def compare(
 
     try:
         outcomes = run_cells(cells, jobs, tell)
-    except StoppedError as stopped:
+    except Stopped as stopped:
         console.print(f"{stopped}. The same command goes on.", highlight=False)
         raise typer.Exit(stopped.exit_code) from None
     runs = [outcome.cell.run.path for outcome in outcomes if outcome.result is not None]

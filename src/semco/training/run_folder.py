@@ -11,7 +11,7 @@ from typing import Any
 
 from semco.config import Config, read_yaml
 from semco.errors import UserError
-from semco.files import is_leftover, lock, read_json, write_json, write_text
+from semco.files import cannot_write, is_leftover, lock, read_json, write_json, write_text
 
 
 def free_run_folder(config: Config) -> Path:
@@ -80,7 +80,7 @@ class RunFolder:
         try:
             stream = file.open("w")
         except OSError as error:
-            raise UserError(f"cannot write {file}: {error.strerror}.") from error
+            raise cannot_write(file, error) from error
         with stream:
             if not lock(stream):
                 raise UserError(f"{self.path} is being trained by another process; wait for it, or stop it first.")
@@ -101,7 +101,7 @@ class RunFolder:
             with self.metrics_file.open("a", encoding="utf-8") as stream:
                 stream.write(json.dumps(line) + "\n")
         except OSError as error:
-            raise UserError(f"cannot write {self.metrics_file}: {error.strerror}.") from error
+            raise cannot_write(self.metrics_file, error) from error
 
     def metrics(self) -> Iterator[dict[str, Any]]:
         """Every whole line; a line cut short by a kill is left out."""

@@ -12,16 +12,24 @@ from types import FrameType
 CAUGHT = (signal.SIGINT, signal.SIGTERM)
 
 
-class Interrupted(Exception):  # noqa: N818 (not an error: the run is saved and can go on)
-    """A signal ended the run; everything up to ``step`` is saved in the folder ``run``."""
+class Stopped(Exception):  # noqa: N818 (not an error: what was begun is saved and can go on)
+    """A signal ended the work at a point that can be told."""
 
-    def __init__(self, number: int, step: int, run: Path) -> None:
-        super().__init__(f"stopped by {signal.Signals(number).name} after step {step}")
-        self.number, self.step, self.run = number, step, run
+    def __init__(self, number: int, where: str) -> None:
+        super().__init__(f"stopped by {signal.Signals(number).name}{where}")
+        self.number = number
 
     @property
     def exit_code(self) -> int:
         return 128 + self.number
+
+
+class Interrupted(Stopped):
+    """A signal ended the run; everything up to ``step`` is saved in the folder ``run``."""
+
+    def __init__(self, number: int, step: int, run: Path) -> None:
+        super().__init__(number, f" after step {step}")
+        self.step, self.run = step, run
 
 
 class StopRequest:
