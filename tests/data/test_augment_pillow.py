@@ -1,4 +1,7 @@
-"""Every view equals what Pillow makes of the same image by the same choices, grey level by grey level."""
+"""Every view equals what Pillow makes of the same image by the same choices, grey level by grey level.
+
+So do those made by machine code on a CPU, and those made by calls on tensors, as they are on other devices.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,13 @@ from torch import Tensor
 
 from semco.bench import pillow_views
 from semco.config import AugmentConfig
+from semco.data.augment import native, tensors
 from semco.data.augment.draws import StrongDraws, WeakDraws, draw_strong, draw_weak
 from semco.data.augment.operations import OPERATIONS
-from semco.data.views import Augment
+from semco.data.views import Augment, Paint
 
 SIZES = [(32, 32), (28, 28), (17, 40), (96, 64)]
+painters = pytest.mark.parametrize("paint", [native.paint, tensors.paint], ids=["native", "tensors"])
 
 
 def images(count: int, channels: int, size: tuple[int, int], seed: int = 0) -> Tensor:
@@ -41,9 +46,15 @@ def smooth(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def batched(
-    monkeypatch: pytest.MonkeyPatch, batch: Tensor, config: AugmentConfig, weak: WeakDraws, strong: StrongDraws
+    monkeypatch: pytest.MonkeyPatch,
+    paint: Paint,
+    batch: Tensor,
+    config: AugmentConfig,
+    weak: WeakDraws,
+    strong: StrongDraws,
 ) -> Tensor:
     """Strong views by these choices, as uint8."""
+    monkeypatch.setattr("semco.data.views.painter", lambda _: paint)
     monkeypatch.setattr("semco.data.views.draw_weak", lambda *_: weak)
     monkeypatch.setattr("semco.data.views.draw_strong", lambda *_: strong)
     channels = batch.shape[1]
@@ -70,27 +81,29 @@ def only(draws: StrongDraws, operation: int, generator: torch.Generator) -> Stro
     return dataclasses.replace(draws, operation=torch.full_like(draws.operation, operation), magnitude=magnitude)
 
 
+@painters
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("operation", range(len(OPERATIONS)), ids=[each.name for each in OPERATIONS])
 def test_each_operation_alone_is_pillows_to_the_grey_level(
-    monkeypatch: pytest.MonkeyPatch, operation: int, size: tuple[int, int], channels: int
+    monkeypatch: pytest.MonkeyPatch, operation: int, size: tuple[int, int], channels: int, paint: Paint
 ) -> None:
     config = AugmentConfig(pad=0, flip=False, operations=1, cutout=0)
     generator = torch.Generator().manual_seed(operation)
     batch = images(40, channels, size, seed=operation)
     weak = draw_weak(config, len(batch), size, generator)
     strong = only(draw_strong(config, len(batch), size, generator), operation, generator)
-    got = batched(monkeypatch, batch, config, weak, strong)
+    got = batched(monkeypatch, paint, batch, config, weak, strong)
     assert torch.equal(got, one_by_one(batch, config, weak, strong))
 
 
+@painters
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize(
     ("size", "operations"), [((32, 32), 2), ((28, 20), 2), ((33, 32), 4), ((16, 16), 8), ((8, 8), 0)]
 )
 def test_sequences_with_crop_flip_and_cutout_are_pillows_to_the_grey_level(
-    monkeypatch: pytest.MonkeyPatch, size: tuple[int, int], operations: int, channels: int
+    monkeypatch: pytest.MonkeyPatch, size: tuple[int, int], operations: int, channels: int, paint: Paint
 ) -> None:
     """In any order, e.g. equalize after rotate (which sees the empty corners) and rotate after equalize."""
     config = AugmentConfig(operations=operations)
@@ -98,5 +111,5 @@ def test_sequences_with_crop_flip_and_cutout_are_pillows_to_the_grey_level(
     batch = images(600, channels, size, seed=operations)
     weak = draw_weak(config, len(batch), size, generator)
     strong = draw_strong(config, len(batch), size, generator)
-    got = batched(monkeypatch, batch, config, weak, strong)
+    got = batched(monkeypatch, paint, batch, config, weak, strong)
     assert torch.equal(got, one_by_one(batch, config, weak, strong))

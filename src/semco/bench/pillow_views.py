@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageEnhance, ImageOps
 
-from semco.data.augment.canvas import GREY
 from semco.data.augment.draws import StrongDraws, WeakDraws
-from semco.data.augment.operations import OPERATIONS
+from semco.data.augment.operations import GREY, OPERATIONS
 
 Picture = Image.Image
 

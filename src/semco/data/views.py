@@ -2,23 +2,23 @@
 
 Weak: pad by reflection, crop, flip. Strong: the same, then RandAugment, then Cutout (FixMatch, Sohn et al. 2020).
 
-Shapes: N images, C channels (1 or 3), H height, W width, M views, P = H W.
+Shapes: N images, C channels (1 or 3), H height, W width, M views.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from torch import Generator, Tensor
 
 from semco.config import AugmentConfig
-from semco.data.augment.canvas import GREY, Canvas, chunks, crop, new_canvas, render
-from semco.data.augment.draws import StrongDraws, WeakDraws, draw_strong, draw_weak
-from semco.data.augment.geometry import crop_flip
-from semco.data.augment.randaugment import apply_operations, cut_out, first_order
+from semco.data.augment import native, tensors
+from semco.data.augment.draws import StrongDraws, WeakDraws, draw_strong, draw_weak, nothing
 from semco.errors import UserError
 from semco.types import Views
 
-BLOCK = 1 << 22  # pixels of the views made together: enough for each operation to have several
+Paint = Callable[[Tensor, WeakDraws, StrongDraws, float, Tensor, Tensor], None]
 
 
 class Augment:
@@ -51,48 +51,24 @@ class Augment:
         crops = draw_weak(self.config, (weak + strong) * n, (height, width), generator)
         draws = draw_strong(self.config, strong * n, (height, width), generator)
         views = torch.empty((weak + strong, n, height, width, channels), dtype=self.dtype, device=images.device)
-        # There are many calls that do little, and each costs less in this mode; the views are made outside of it,
-        # so that training may use them.
-        with torch.inference_mode():
-            images = images.contiguous()
-            for index in range(weak):
-                self._weak(images, crops[index * n : (index + 1) * n], out=views[index])
-            self._strong(images, crops[weak * n :], draws, out=views[weak:].flatten(0, 1))
+        images, paint = images.contiguous(), painter(images.device)
+        every_value = torch.arange(256, dtype=torch.uint8, device=images.device)
+        table = self._normalised(every_value.repeat(1, channels, 1))[0]
+        # A weak view is a strong one that draws nothing and is not cut.
+        paint(images, crops[: weak * n], nothing(weak * n), 0, table, views[:weak].flatten(0, 1))
+        paint(images, crops[weak * n :], draws, self.config.cutout, table, views[weak:].flatten(0, 1))
         each = views.permute(0, 1, 4, 2, 3).unbind()
         return Views(weak=each[:weak], strong=each[weak:])
-
-    def _weak(self, images: Tensor, crops: WeakDraws, out: Tensor) -> None:
-        """A weak view of each image, into (N, H, W, C)."""
-        size = (images.shape[2], images.shape[3])
-        row, column = crop_flip(crops, size)
-        for part in chunks(len(images), size[0] * size[1]):
-            normalised = self._normalised(images[part].flatten(2)).unflatten(2, size)
-            values = out[part].flatten(1, 2).permute(2, 0, 1)
-            crop(normalised, torch.arange(len(normalised)), (row[part], column[part]), values)
-
-    def _strong(self, images: Tensor, crops: WeakDraws, draws: StrongDraws, out: Tensor) -> None:
-        """Strong views of all images in turn, again and again, into (M, H, W, C)."""
-        size = (images.shape[2], images.shape[3])
-        image = torch.arange(len(out)) % len(images)
-        for part in chunks(len(out), size[0] * size[1], BLOCK):
-            order = first_order(draws[part])
-            canvas = new_canvas(images, image[part][order], crop_flip(crops[part][order], size), order)
-            self._paint(canvas, draws[part], out=out[part])
-
-    def _paint(self, canvas: Canvas, draws: StrongDraws, out: Tensor) -> None:
-        """RandAugment and Cutout of what is on the canvas, into (M, H, W, C)."""
-        apply_operations(canvas, draws)
-        # A cut pixel, whose row and column are both inside, finds nothing but grey in its table, which is the first.
-        table = torch.cat([torch.full_like(canvas.table[:1], GREY), canvas.table])
-        rows = canvas.order.argsort()
-        own = (1 + rows)[:, None] * table[0].numel()
-        row, column = (outside * own for outside in cut_out(draws, self.config.cutout, canvas.size))
-        render(canvas.planes, rows, self._normalised(table), (row, column), out)
 
     def _normalised(self, values: Tensor) -> Tensor:
         """Values (n, C, ...) uint8 as floats of the views' type."""
         mean, std = (each.to(values.device)[:, None] for each in (self.mean, self.std))
         return values.float().sub_(mean * 255).div_(std * 255).to(self.dtype)
+
+
+def painter(device: torch.device) -> Paint:
+    """What makes views there: machine code on a CPU, calls on tensors elsewhere."""
+    return native.paint if device.type == "cpu" else tensors.paint
 
 
 def _check(images: Tensor, channels: int) -> None:

@@ -1,23 +1,18 @@
 """Views in the making: their pixels as they stand, and the tables their values have yet to go through.
 
 Geometric operations move pixels at once. Operations on values only change a view's table; pixels go through it when an
-operation must see or move them, and at last on their way to normalised floats. Everything is done for as many views at
-a time as stay in the cache.
+operation must see or move them, and at last on their way to normalised floats.
 
 Shapes: C channels, M views, n chosen views, H height, W width, P = H W.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
 from torch import Tensor
-
-GREY = 128  # what empty areas and Cutout are filled with
-CHUNK = 1 << 18  # pixels moved or looked up at a time, so that positions stay in the cache
 
 
 @dataclass
@@ -49,9 +44,8 @@ class Canvas:
         rows = rows.to(self.planes.device)
         done = self.planes.new_empty((len(self.planes), len(rows), self.planes.shape[2]))
         start = (rows * self.table[0].numel()).int()[:, None]
-        for part in chunks(len(rows), done.shape[2]):
-            codes = self.planes.index_select(1, rows[part]).int().add_(start[part]).flatten(1)
-            look_up(self.table, codes, out=done[:, part].flatten(1))
+        codes = self.planes.index_select(1, rows).int().add_(start).flatten(1)
+        look_up(self.table, codes, out=done.flatten(1))
         return done
 
 
@@ -68,13 +62,6 @@ def new_canvas(images: Tensor, image: Tensor, shown: tuple[Tensor, Tensor], orde
 def identity_table(device: torch.device) -> Tensor:
     """The table (256,) that changes nothing."""
     return torch.arange(256, dtype=torch.uint8, device=device)
-
-
-def chunks(views: int, pixels: int, most: int = CHUNK) -> Iterator[slice]:
-    """Slices of ``views`` rows that have no more than about ``most`` pixels, when a view has ``pixels``."""
-    step = max(1, most // pixels)
-    for start in range(0, views, step):
-        yield slice(start, min(start + step, views))
 
 
 def channels_of(source: Tensor, count: int, step: int) -> list[Tensor]:
@@ -94,11 +81,9 @@ def crop(images: Tensor, image: Tensor, shown: tuple[Tensor, Tensor], out: Tenso
     _, channels, height, width = images.shape
     start = (image[:, None] * (channels * height) + shown[0]) * width
     start, column = (each.to(images.device, torch.int32) for each in (start[:, :, None], shown[1][:, None]))
-    sources = channels_of(images, channels, height * width)
-    for part in chunks(len(start), height * width):
-        where = (start[part] + column[part]).view(-1)
-        for source, values in zip(sources, out[:, part].flatten(1), strict=True):
-            torch.index_select(source, 0, where, out=values)
+    where = (start + column).view(-1)
+    for source, values in zip(channels_of(images, channels, height * width), out.flatten(1), strict=True):
+        torch.index_select(source, 0, where, out=values)
 
 
 def render(planes: Tensor, rows: Tensor, table: Tensor, start: tuple[Tensor, Tensor], out: Tensor) -> None:
@@ -107,8 +92,6 @@ def render(planes: Tensor, rows: Tensor, table: Tensor, start: tuple[Tensor, Ten
     A pixel's part of the table starts where its row (M, H) or its column (M, W) says, 0 where neither says more.
     """
     row, column = (each.to(out.device, torch.int32) for each in start)
-    rows = rows.to(out.device)
-    for part in chunks(len(out), planes.shape[2]):
-        first = (row[part, :, None] | column[part, None, :]).flatten(1)
-        codes = planes.index_select(1, rows[part]).int().add_(first).flatten(1)
-        look_up(table, codes, out=out[part].view(-1, len(codes)).T)
+    first = (row[:, :, None] | column[:, None, :]).flatten(1)
+    codes = planes.index_select(1, rows.to(out.device)).int().add_(first).flatten(1)
+    look_up(table, codes, out=out.view(-1, len(codes)).T)

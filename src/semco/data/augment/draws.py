@@ -38,6 +38,12 @@ class StrongDraws:
         return StrongDraws(self.operation[:, views], self.magnitude[:, views], self.cut_y[views], self.cut_x[views])
 
 
+def nothing(views: int) -> StrongDraws:
+    """Of views that draw no operation and are not cut."""
+    nowhere = torch.zeros(views, dtype=torch.int64)
+    return StrongDraws(nowhere.expand(0, views), torch.empty((0, views), dtype=torch.float64), nowhere, nowhere)
+
+
 def draw_weak(config: AugmentConfig, views: int, size: tuple[int, int], generator: Generator) -> WeakDraws:
     """Crop uniformly within the padding; flip one view in two."""
     top, left = (_offset(config.pad, views, side, generator) for side in size)
@@ -57,3 +63,16 @@ def draw_strong(config: AugmentConfig, views: int, size: tuple[int, int], genera
     level = torch.rand(shape, dtype=torch.float64, generator=generator)
     cut_y, cut_x = (torch.randint(0, side, (views,), generator=generator) for side in size)
     return StrongDraws(operation, LOW[operation] + WIDTH[operation] * level, cut_y, cut_x)
+
+
+def cut_bounds(draws: StrongDraws, part: float, size: tuple[int, int]) -> Tensor:
+    """Where Cutout begins and ends (M, 4): top, bottom, left, right.
+
+    Rectangles of ``part`` of each side about the drawn centres, clipped at the image's edge.
+    """
+    bounds = []
+    for centre, side in zip((draws.cut_y, draws.cut_x), size, strict=True):
+        length = round(part * side)
+        start = centre - length // 2
+        bounds += [start.clamp(min=0), (start + length).clamp(max=side)]
+    return torch.stack(bounds, dim=1)

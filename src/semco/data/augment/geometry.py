@@ -15,10 +15,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from semco.data.augment.canvas import channels_of
-from semco.data.augment.draws import WeakDraws
+from semco.data.augment.draws import StrongDraws, WeakDraws
+from semco.data.augment.operations import OPERATIONS, Move
 
 FIXED = 16  # binary digits after the point in Pillow's nearest-neighbour affine transform
 Size = tuple[int, int]
+# The operations that move pixels: their codes as (5, 1, 1), and their names.
+MOVES = torch.tensor([[[code]] for code, each in enumerate(OPERATIONS) if isinstance(each, Move)])
+NAMES = [each.name for each in OPERATIONS if isinstance(each, Move)]
 
 
 def crop_flip(draws: WeakDraws, size: Size) -> tuple[Tensor, Tensor]:
@@ -35,6 +39,12 @@ def crop_flip(draws: WeakDraws, size: Size) -> tuple[Tensor, Tensor]:
 def mirror(position: Tensor, side: int) -> Tensor:
     """Positions outside 0..side-1 reflected at the edge pixels; good for less than one side beyond either edge."""
     return (side - 1) - ((side - 1) - position.abs()).abs()
+
+
+def matrices(draws: StrongDraws, size: Size) -> Tensor:
+    """Fixed-point affine coefficients (k, M, 6) of every place; made on the CPU, so that all devices round alike."""
+    moves = draws.magnitude * (draws.operation == MOVES)
+    return fixed_point(affine(dict(zip(NAMES, moves, strict=True)), size))
 
 
 def affine(moves: dict[str, Tensor], size: Size) -> Tensor:
@@ -85,17 +95,3 @@ def _framed_coordinates(matrix: Tensor, size: Size) -> tuple[Tensor, Tensor]:
     along_y = (by_y * y).add_(offset).add_(1 << FIXED).unsqueeze(-1)
     column, row = (along_y + (by_x * x).unsqueeze(-2)).bitwise_right_shift_(FIXED)
     return column, row
-
-
-def slide(pixels: Tensor, matrix: Tensor, fill: int) -> Tensor:
-    """What `resample` gives, for a ``matrix`` (n, 6) with a = 1 and d = 0, which moves each row as a whole."""
-    channels, n, height, width = pixels.shape
-    # As much `fill` before each row, and a row of it around each view: whatever a row shows is one window on them.
-    room = pixels.new_full(((channels * n * (height + 1) + 2) * 2 * width,), fill)
-    room[2 * width : -2 * width].view(channels, n, height + 1, 2 * width)[:, :, :-1, width:] = pixels
-    y = torch.arange(height, dtype=torch.int32, device=pixels.device)
-    column, row = ((matrix[:, 1::3, None] * y).add_(matrix[:, 2::3, None]) >> FIXED).unbind(1)  # (n, H)
-    first = torch.arange(channels * n, dtype=torch.int32, device=pixels.device).mul_(height + 1).add_(1)
-    row = row.clamp(-1, height) + first.view(channels, n, 1)
-    start = (row * (2 * width)).add_(column.clamp(-width, width).add_(width))
-    return room.unfold(0, width, 1).index_select(0, start.view(-1)).view(pixels.shape)

@@ -13,6 +13,8 @@ from torch import Tensor
 
 from semco.data.augment import pixels, points
 
+GREY = 128  # what empty areas and Cutout are filled with
+
 
 @dataclass(frozen=True)
 class Operation:
@@ -24,13 +26,8 @@ class Operation:
 
 
 @dataclass(frozen=True)
-class Slide(Operation):
-    """Moves pixels, as `semco.data.augment.geometry.affine` says by its name; what stood in a row stays together."""
-
-
-@dataclass(frozen=True)
-class Turn(Operation):
-    """Moves pixels, as `semco.data.augment.geometry.affine` says by its name; rows fall apart."""
+class Move(Operation):
+    """Moves pixels, as `semco.data.augment.geometry.affine` says by its name."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +53,11 @@ class Spatial(Operation):
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation("identity"),
-    Turn("rotate", -30, 30),  # degrees
-    Slide("shear_x", -0.3, 0.3),  # pixels a pixel
-    Turn("shear_y", -0.3, 0.3),
-    Slide("translate_x", -0.3, 0.3),  # part of the side
-    Slide("translate_y", -0.3, 0.3),
+    Move("rotate", -30, 30),  # degrees
+    Move("shear_x", -0.3, 0.3),  # pixels a pixel
+    Move("shear_y", -0.3, 0.3),
+    Move("translate_x", -0.3, 0.3),  # part of the side
+    Move("translate_y", -0.3, 0.3),
     Point("brightness", 0.05, 0.95, points.brightness),  # 0 black, 1 the original
     Point("posterize", 4, 9, points.posterize),  # whole bits, 4 to 8
     Point("solarize", 0, 1, points.solarize),  # part of the range of values
@@ -72,5 +69,5 @@ OPERATIONS: tuple[Operation, ...] = (
 )
 
 # The order in which views stand by their operation: those of one kind are one slice.
-KINDS = (Operation, Point, Slide, Turn, Statistic, Spatial)
+KINDS = (Operation, Point, Move, Statistic, Spatial)
 BY_KIND = tuple(sorted(OPERATIONS, key=lambda each: KINDS.index(type(each))))
