@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -272,18 +274,24 @@ def test_maps_made_again_change_nothing(tiny_values: dict[str, Any], tmp_path: P
     assert lines_of(tmp_path / "on") == lines_of(tmp_path / "off")
 
 
-def test_free_memory_is_given_back_after_the_first_step_alone(
+def test_memory_is_kept_from_the_first_step_on(
     tiny_values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     happened: list[str] = []
-    monkeypatch.setattr("semco.training.loop.give_back", lambda device: happened.append(f"given back on {device}"))
+
+    @contextmanager
+    def kept(device: torch.device, wanted: bool) -> Iterator[Callable[[], None]]:
+        assert wanted
+        yield lambda: happened.append(f"kept on {device}")
+
+    monkeypatch.setattr("semco.training.loop.kept_for_reuse", kept)
 
     class Steps(Silent):
         def on_line(self, line: Line) -> None:
             happened.append(f"step {line['step']}")
 
     train(config_of(tiny_values, training={"steps": 3}), tmp_path / "run", Steps())
-    assert happened == ["given back on cpu", "step 1", "step 2", "step 3"]
+    assert happened == ["kept on cpu", "step 1", "step 2", "step 3"]
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from semco.training import memory
-from semco.training.memory import give_back, kept_for_reuse
+from semco.training.memory import kept_for_reuse
 
 
 @pytest.fixture
@@ -26,18 +26,24 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     return made
 
 
+DEFAULTS = [(-1, 131072), (-3, 131072), (-4, 65536)]
+
+
+def test_memory_is_kept_from_the_call_on(calls: list[tuple[int, int]]) -> None:
+    with kept_for_reuse(torch.device("cpu")) as keep:
+        assert calls == DEFAULTS
+        keep()
+        assert calls == [*DEFAULTS, (0, 0), (-1, -1), (-4, 0)]
+
+
 def test_the_defaults_come_back_whatever_happens(calls: list[tuple[int, int]]) -> None:
     with pytest.raises(KeyboardInterrupt), kept_for_reuse(torch.device("cpu")):
         raise KeyboardInterrupt
-    assert calls == [(-1, -1), (-4, 0), (-1, 131072), (-4, 65536), (0, 0)]
+    assert calls == [*DEFAULTS, *DEFAULTS, (0, 0)]
 
 
-def test_a_gpu_run_leaves_the_host_alone(calls: list[tuple[int, int]]) -> None:
-    with kept_for_reuse(torch.device("meta")):
-        give_back(torch.device("meta"))
+@pytest.mark.parametrize(("device", "wanted"), [("meta", True), ("cpu", False)])
+def test_nothing_is_done_on_a_gpu_or_unasked(calls: list[tuple[int, int]], device: str, wanted: bool) -> None:
+    with kept_for_reuse(torch.device(device), wanted) as keep:
+        keep()
     assert calls == []
-
-
-def test_what_is_free_is_given_back_on_demand(calls: list[tuple[int, int]]) -> None:
-    give_back(torch.device("cpu"))
-    assert calls == [(0, 0)]

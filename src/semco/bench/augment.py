@@ -32,7 +32,8 @@ def augment(size: int = 32, batch: int = BATCH, repeats: int = 30) -> dict[str, 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with kept_for_reuse(torch.device("cpu")):
+        with kept_for_reuse(torch.device("cpu")) as keep:
+            keep()
             ours, pillow = _take_turns(_pictures(batch, size), repeats)
     finally:
         torch.set_num_threads(threads)

@@ -147,6 +147,7 @@ def rehearse(setting: Setting, folder: Path, observer: Observer, processes: Proc
         pool=_no_pool(method),
         observer=observer,
         processes=processes,
+        keep_memory=setting.keep_memory,
     )
 
 

@@ -125,7 +125,8 @@ print(json.dumps(milliseconds_of(Setting(**json.loads(sys.argv[1])), int(sys.arg
 
 def milliseconds_of(setting: Setting, repeats: int) -> dict[str, float]:
     """The parts of a step, in this process."""
-    with tempfile.TemporaryDirectory() as folder, kept_for_reuse(torch.device("cpu")):
+    with tempfile.TemporaryDirectory() as folder, kept_for_reuse(torch.device("cpu")) as keep:
+        keep()
         parts = parts_of_a_step(setting, rehearse(setting, Path(folder) / "run", Silent()))
         return {name: 1000 * _best(part, repeats) for name, part in parts.items()}
 

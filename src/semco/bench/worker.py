@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,6 @@ from semco.bench.rehearsal import Setting, rehearse
 from semco.errors import UserError
 from semco.training.distributed import Processes, process_group
 from semco.training.loop import Silent
-from semco.training.memory import kept_for_reuse
 
 _CODE = "import sys; from semco.bench.worker import serve; serve(sys.argv[1], sys.argv[2])"
 
@@ -63,8 +62,7 @@ def serve(text: str, folder: str) -> None:
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     processes = Processes.from_environment()
     setting, base = Setting(**json.loads(text)), peak_mb()
-    keeping = kept_for_reuse(torch.device("cpu")) if setting.keep_memory else nullcontext()
-    with process_group(processes), keeping:
+    with process_group(processes):
         rehearse(setting, Path(folder) / "run", Conductor(base), processes).run()
 
 

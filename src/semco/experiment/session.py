@@ -33,7 +33,6 @@ from semco.report import write_report
 from semco.training.distributed import Processes, from_main, gather_rows, together
 from semco.training.execution import prepare_network
 from semco.training.loop import Observer, Trainer
-from semco.training.memory import kept_for_reuse
 from semco.training.pool import NetworkPool
 from semco.training.run_folder import RunFolder
 from semco.training.statistics import describe_pool
@@ -67,8 +66,7 @@ class Session:
                     write_problem(self.run, self.problem)
             trainer = self._trainer()
             self.observer.on_message(f"{self.problem.counts()}; {self.config.training.total_steps:,} steps")
-            with kept_for_reuse(self.device):
-                trainer.run()
+            trainer.run()
             return self._finish(trainer)
 
     @cached_property

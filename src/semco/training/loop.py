@@ -20,7 +20,7 @@ from semco.training.ema import averaged_copy, decay_at, update_average
 from semco.training.exchange import StepExchange
 from semco.training.execution import choose_compilation, choose_precision, compiling
 from semco.training.forward import NetworkForward
-from semco.training.memory import give_back
+from semco.training.memory import kept_for_reuse
 from semco.training.optimiser import build_optimiser
 from semco.training.run_folder import RunFolder
 from semco.training.schedule import highest_learning_rate, learning_rate
@@ -104,6 +104,7 @@ class Trainer:
         pool: Callable[[nn.Module], Pool],
         observer: Observer | None = None,
         processes: Processes | None = None,
+        keep_memory: bool = True,
     ) -> None:
         self.config, self.network, self.method, self.batches, self.run_folder = (
             config,
@@ -115,7 +116,7 @@ class Trainer:
         self.average = averaged_copy(network)
         self.optimiser = build_optimiser(config.optim, self._highest_lr(), network, method)
         self.observer: Observer = observer or Silent()
-        self._validate, self._pool = validate, pool
+        self._validate, self._pool, self._keep_memory = validate, pool, keep_memory
         self._processes = processes or Processes()
         self._device = groups.device
         self._rhythm = Rhythm.of(config, batches.steps_a_pass)
@@ -149,12 +150,13 @@ class Trainer:
             stop_request(patient=self._processes.several) as stop,
             Prefetch(self.batches, self.step, total) as batches,
             compiling(self.config.training, self._device),
+            kept_for_reuse(self._device, self._keep_memory) as keep_memory,
         ):
             for taken, (batch, truth) in enumerate(batches):
                 self._refresh_when_due()
                 self._train(batch, truth, stop)
                 if taken == 0:
-                    give_back(self._device)
+                    keep_memory()
                 self._log_when_due(total)
                 if (signal := self._exchange.stop(stop.number)) is not None:
                     self._save()

@@ -4,45 +4,44 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
 
 # Parameters of glibc's mallopt(3), and its defaults.
-TRIM_THRESHOLD, MMAP_MAX = -1, -4
-DEFAULTS = {TRIM_THRESHOLD: 128 * 1024, MMAP_MAX: 65536}
+TRIM_THRESHOLD, MMAP_THRESHOLD, MMAP_MAX = -1, -3, -4
+DEFAULTS = {TRIM_THRESHOLD: 128 * 1024, MMAP_THRESHOLD: 128 * 1024, MMAP_MAX: 65536}
 NEVER = {TRIM_THRESHOLD: -1, MMAP_MAX: 0}
 
 
 @contextmanager
-def kept_for_reuse(device: torch.device) -> Iterator[None]:
-    """Keep freed memory for the next step instead of returning it to the system.
+def kept_for_reuse(device: torch.device, wanted: bool = True) -> Iterator[Callable[[], None]]:
+    """Gives a function that has freed memory kept for the next step, from its call on, and not returned to the system.
 
     glibc gives tensors beyond 32 MB pages of their own and returns them when they are freed, so that every step of a
-    WRN-28-2 touches a gigabyte of fresh pages, which the system must find and clear: a tenth of the step. Elsewhere
-    than with glibc on a CPU nothing is done.
+    WRN-28-2 touches a gigabyte of fresh pages, which the system must find and clear: a tenth of the step.
+
+    Until the call every large tensor has pages of its own (a threshold that is set does not grow, as glibc's would).
+    So what the first step, and compiling, leave for good lies close together and not between the tensors of that step,
+    where the next ones would not fit: that was a quarter of a compiled WRN-28-2's peak.
+
+    Elsewhere than with glibc on a CPU, or where it is not wanted, nothing is done.
     """
-    library = _glibc(device)
+    library = _glibc(device) if wanted else None
     if library is None:
-        yield
+        yield lambda: None
         return
-    _set(library, NEVER)
+
+    def keep() -> None:
+        library.malloc_trim(0)
+        _set(library, NEVER)
+
+    _set(library, DEFAULTS)
     try:
-        yield
+        yield keep
     finally:
         _set(library, DEFAULTS)
-        library.malloc_trim(0)
-
-
-def give_back(device: torch.device) -> None:
-    """Return what is free to the system, once.
-
-    Compiling and the first step leave free memory in pieces between what stays; the next step does not fit into them
-    and takes more. Of a compiled WRN-28-2's peak that was a sixth.
-    """
-    library = _glibc(device)
-    if library is not None:
         library.malloc_trim(0)
 
 
