@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from semco.bench import pillow_views
+from semco.bench.rehearsal import pictures
 from semco.config import AugmentConfig
 from semco.data.augment.draws import draw_strong, draw_weak
 from semco.data.views import Augment
@@ -34,7 +35,7 @@ def augment(size: int = 32, batch: int = BATCH, repeats: int = 30) -> dict[str, 
     try:
         with kept_for_reuse(torch.device("cpu")) as keep:
             keep()
-            ours, pillow = _take_turns(_pictures(batch, size), repeats)
+            ours, pillow = _take_turns(pictures(batch, size), repeats)
     finally:
         torch.set_num_threads(threads)
     return {
@@ -45,12 +46,6 @@ def augment(size: int = 32, batch: int = BATCH, repeats: int = 30) -> dict[str, 
         "pillow_us": pillow,
         "ratio": {kind: round(pillow[kind] / ours[kind], 2) for kind in ours},
     }
-
-
-def _pictures(batch: int, size: int) -> Tensor:
-    """Noise made smooth, so that histograms and edges are like those of photographs: (N, 3, H, W) uint8."""
-    noise = torch.rand((batch, 3, max(2, size // 8), max(2, size // 8)), generator=torch.Generator().manual_seed(0))
-    return torch.nn.functional.interpolate(noise, size=(size, size), mode="bicubic").mul_(255).clamp_(0, 255).byte()
 
 
 def _take_turns(images: Tensor, repeats: int) -> tuple[dict[str, float], dict[str, float]]:
