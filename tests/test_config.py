@@ -42,6 +42,12 @@ def test_a_setting_that_is_no_yaml(text: str) -> None:
         configure(settings=[text])
 
 
+@pytest.mark.parametrize("values", [None, "training", [1]])
+def test_what_is_no_mapping_is_no_configuration(values: Any) -> None:
+    with pytest.raises(UserError, match="a configuration is a mapping of sections, not"):
+        Config.parse(values)
+
+
 def test_an_empty_section_says_nothing() -> None:
     assert Config.from_yaml("data:\ntraining:\n  steps: 3\n") == configure(options={"training": {"steps": 3}})
 

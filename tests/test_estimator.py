@@ -104,6 +104,17 @@ def test_bad_input_is_refused(images: np.ndarray, labels: list[int], message: st
         small(class_names=["dog", "cat"]).fit(images, labels)
 
 
+def test_images_of_several_sizes_are_refused() -> None:
+    images = [np.zeros((8, 8), np.uint8), np.zeros((8, 9), np.uint8)]
+    with pytest.raises(UserError, match="X holds images that differ in size"):
+        small().fit(images, [0, 1])
+
+
+def test_settings_are_sections() -> None:
+    with pytest.raises(UserError, match=r"settings are sections of the configuration, .* not 'mu=3'"):
+        SemCoClassifier(settings="mu=3").fit(np.zeros((4, 8, 8), np.uint8), [0, 1, 0, 1])
+
+
 def test_names_are_told_apart() -> None:
     with pytest.raises(UserError, match="class_names has two classes named 'cat'"):
         small(class_names=["cat", "cat"]).fit(np.zeros((4, 8, 8), np.uint8), [0, 1, 0, 1])

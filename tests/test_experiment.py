@@ -268,6 +268,12 @@ def test_target_views_can_run_jointly(tiny_values: dict[str, Any], tmp_path: Pat
     assert lines_of(tmp_path / "joint") != lines_of(tmp_path / "apart")
 
 
+def test_plain_values_are_no_configuration(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"train takes a semco.Config, not dict; Config.parse makes one"):
+        train(tiny_values, tmp_path / "run")  # type: ignore[arg-type]
+    assert not (tmp_path / "run").exists()
+
+
 def test_maps_made_again_change_nothing(tiny_values: dict[str, Any], tmp_path: Path) -> None:
     for choice in ("on", "off"):
         train(config_of(tiny_values, training={"recompute": choice}), tmp_path / choice)

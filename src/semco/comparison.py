@@ -20,10 +20,12 @@ from typing import Any
 from semco.config import Config, changed_fields, merge
 from semco.data.sources import REGISTERED
 from semco.errors import UserError
+from semco.experiment.problem import prepare
 from semco.files import write_text
 from semco.methods import Method
 from semco.recipes import RECIPES, configure
 from semco.report.tables import mean_known
+from semco.training.loop import Silent
 from semco.training.run_folder import RunFolder
 from semco.training.signals import Stopped, StopRequest, stop_request
 from semco.training.statistics import SUREST_GROUPED
@@ -101,8 +103,15 @@ def make_cells(
             cells.append(Cell(name, seed, config, RunFolder(out / f"{name}-seed{seed}")))
     for cell in cells:
         _refuse_unequal(cells[0], cell)
-        _refuse_other_settings(cell)
+        refuse_other_settings(cell.run, cell.config)
     return cells
+
+
+def check_data(cells: Sequence[Cell]) -> None:
+    """What is wrong with the data of all runs is said once, and before anything is written."""
+    unfinished = [cell for cell in cells if not cell.run.finished()]
+    if unfinished:
+        prepare(unfinished[0].config, None, Silent())
 
 
 def _refuse_unequal(first: Cell, cell: Cell) -> None:
@@ -127,11 +136,11 @@ def _refuse_unequal(first: Cell, cell: Cell) -> None:
         )
 
 
-def _refuse_other_settings(cell: Cell) -> None:
-    """A folder of an earlier comparison counts only if it was made with the same configuration, of the same data."""
-    if not cell.run.config_file.exists():
+def refuse_other_settings(run: RunFolder, new: Config) -> None:
+    """A run that was begun earlier counts only if it was with the same configuration, of the same data."""
+    if not run.config_file.exists():
         return
-    old, new = cell.run.config(), cell.config
+    old = run.config()
     changed = [*changed_fields(old.model_dump(mode="json"), new.model_dump(mode="json"))]
     if not _may_be_the_same(old.data.source, new.data.source):
         changed.append("data.source")
@@ -139,7 +148,7 @@ def _refuse_other_settings(cell: Cell) -> None:
         changed.append("labels.path")
     if changed:
         raise UserError(
-            f"{cell.run.path} was made with another configuration ({', '.join(changed)}); choose another folder with "
+            f"{run.path} was made with another configuration ({', '.join(changed)}); choose another folder with "
             "--out or remove it."
         )
 

@@ -235,6 +235,8 @@ class Config(Section):
     @classmethod
     def parse(cls, values: Mapping[str, Any]) -> Config:
         """Validate plain values; every error is one sentence that names field, value and what is allowed."""
+        if not isinstance(values, Mapping):
+            raise UserError(f"a configuration is a mapping of sections, not {type(values).__name__}.")
         try:
             return cls.model_validate(dict(values))
         except ValidationError as error:
@@ -307,8 +309,10 @@ def assignment(text: str) -> dict[str, Any]:
     key, equals, value = text.partition("=")
     if not equals or not key.strip(".").strip():
         raise UserError(f"--set takes dotted.key=value, for example training.steps=500, not {text!r}.")
+    if not value.strip():
+        raise UserError(f"--set {text} has no value; write {key}=null where nothing is meant.")
     try:
-        nested: Any = yaml.safe_load(value) if value else None
+        nested: Any = yaml.safe_load(value)
     except yaml.YAMLError:
         raise UserError(
             f"--set {text}: the value is not valid YAML; put it in quotes, or close its brackets."

@@ -136,6 +136,10 @@ class SemCoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             },
             "evaluation": {"head": self.head},
         }
+        if not isinstance(self.settings, Mapping | None):
+            raise UserError(
+                f"settings are sections of the configuration, as in {{'training': {{'mu': 3}}}}, not {self.settings!r}."
+            )
         return configure(options=over(own, dict(self.settings or {})))
 
 
@@ -150,7 +154,10 @@ def _known(labels: NDArray[Any]) -> NDArray[np.bool_]:
 
 def as_images(X: ArrayLike) -> torch.Tensor:
     """(N, H, W) or (N, H, W, C) uint8 -> (N, C, H, W) tensor."""
-    array = np.asarray(X)
+    try:
+        array = np.asarray(X)
+    except ValueError:  # a list of images of several sizes
+        raise UserError("X holds images that differ in size; bring them to one size, uint8 (N, H, W, C).") from None
     if array.ndim == 3:
         array = array[..., None]
     if array.ndim != 4 or array.shape[-1] not in (1, 3) or array.dtype != np.uint8 or len(array) == 0:

@@ -138,6 +138,25 @@ def test_a_signal_saves_and_says_how_to_go_on(
     assert list((run / "checkpoints").glob("step-*.safetensors"))
 
 
+def test_an_interrupted_demo_goes_on_by_the_command_it_says(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "semco", "demo", "--steps", "20", "--out", "the demo"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    run = tmp_path / "the demo" / "supervised"
+    wait_for_step(run, 3, process)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 130, error
+    assert "Go on with: semco demo --out 'the demo' --steps 20 --seed 0" in " ".join(error.split())
+    begun = metrics_of(run)
+    again = semco("demo", "--out", "the demo", "--steps", 20, "--seed", 0, cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert metrics_of(run)[: len(begun)] == begun
+    assert (tmp_path / "the demo" / "report.html").exists()
+    other = semco("demo", "--out", "the demo", "--steps", 20, "--seed", 1, cwd=tmp_path)
+    assert other.returncode == 2
+    assert "was made with another configuration (training.seed)" in other.stderr
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_to_a_comparison_ends_its_runs(
     tiny_values: dict[str, Any], tmp_path: Path, number: signal.Signals, code: int
@@ -174,6 +193,8 @@ BAD = {
     "an unknown class": (["train", "DATA", "--classes", "dog,catt"], "did you mean 'cat'"),
     "two lengths": (["train", "DATA", "--steps", "3", "--epochs", "1"], "not both"),
     "no run": (["resume", "nowhere"], "nowhere"),
+    "no data to compare on": (["compare", "nowhere", "--methods", "semco", "--out", "runs"], "nowhere"),
+    "no value": (["train", "DATA", "--set", "training.steps="], "write training.steps=null"),
     "a device": (["train", "DATA", "--set", "training.device=gpu"], "gpu"),
 }
 

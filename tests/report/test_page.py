@@ -76,6 +76,38 @@ def test_a_finished_run_shows_every_section(make_run, tmp_path: Path) -> None:
     assert "40 labels (4 of each class)" in text
 
 
+@pytest.mark.parametrize(
+    ("data", "held", "phrase"),
+    [
+        ({"labels_per_class": 4}, 0, "40 labels (4 of each class)"),
+        ({"labels_per_class": 5}, 10, "40 labels."),
+        ({"labels_per_class": None, "labels": 40}, 0, "40 labels."),
+        ({"labels_per_class": None}, 10, "40 labels, all but 10 held out."),
+        ({"labels_per_class": None}, 0, "every label there is."),
+    ],
+)
+def test_labels_that_were_held_out_are_not_counted(
+    make_run, tmp_path: Path, data: dict[str, int | None], held: int, phrase: str
+) -> None:
+    run = make_run("semco", config={"data": data})
+    (run / "split.json").write_text(json.dumps({"validation": list(range(held))}))
+    assert f"after seeing {phrase}" in _page([run], tmp_path / "report.html")[1]
+
+
+def test_what_is_not_known_is_not_spoken_of(make_run, tmp_path: Path) -> None:
+    """Pseudo-labels of images that nobody labelled; a test set without a mistake."""
+    run = make_run("semco")
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    kept = [{key: value for key, value in line.items() if "accuracy" not in key} for line in lines]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in kept))
+    evaluation = json.loads((run / "evaluation.json").read_text())
+    evaluation["confusion"] = [[100 * (i == j) for j in range(10)] for i in range(10)]
+    (run / "evaluation.json").write_text(json.dumps(evaluation))
+    _, text = _page([run], tmp_path / "report.html")
+    assert "sure enough about to learn from.</p>" in text
+    assert "None: every test image was named right." in text
+
+
 def test_methods_are_compared_by_error_over_steps_and_over_seconds(make_run, tmp_path: Path) -> None:
     _, several = _page([make_run("semco"), make_run("fixmatch")], tmp_path / "several.html")
     assert "Validation error (training step)" in several

@@ -79,6 +79,14 @@ def test_no_common_seed_no_difference(make_run) -> None:
     assert "against" not in _text(summary_table(folders))
 
 
+def test_runs_on_other_data_are_not_paired(make_run) -> None:
+    folders = [make_run("fixmatch", 0), make_run("semco", 0), make_run("supervised", 0)]
+    for folder, data in zip(folders, ("a", "b", "a"), strict=True):
+        (folder / "split.json").write_text(json.dumps({"labels_sha256": data}))
+    differences = [row.difference for row in summary_rows([read_run(folder) for folder in folders])]
+    assert [difference is None for difference in differences] == [True, True, False]
+
+
 @pytest.mark.parametrize(("mean", "text"), [(-0.0004, "0.0"), (0.0004, "0.0"), (0.0006, "+0.1"), (-0.0006, "-0.1")])
 def test_what_rounds_to_nothing_has_no_sign(mean: float, text: str) -> None:
     assert Difference(mean, None, 1).text == text

@@ -33,7 +33,7 @@ def compare(
     jobs: Annotated[int, typer.Option(min=1, help="Runs side by side.")] = 1,
 ) -> None:
     """Compare methods on the same splits, initial weights and views; ends in a table, a CSV and a page of curves."""
-    from semco.comparison import make_cells, pseudo_label_rows, run_cells, seed_list, write_csv
+    from semco.comparison import check_data, make_cells, pseudo_label_rows, run_cells, seed_list, write_csv
     from semco.report import summary_table, write_report
     from semco.training.signals import Stopped
 
@@ -49,6 +49,7 @@ def compare(
         mu=mu,
     )
     cells = make_cells(methods.split(","), seed_list(seeds), out, said, setting or ())
+    check_data(cells)
     console = Console(stderr=True)
 
     def tell(outcome: Outcome) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
@@ -10,16 +12,18 @@ from rich.console import Console
 from semco.cli.display import Display
 from semco.cli.running import saying_how_to_resume
 
+if TYPE_CHECKING:
+    from semco.config import Config
+
 METHODS = ("supervised", "semco")
 
 
 def demo(
-    out: Path = typer.Option(None, help="Where to put the runs; a new folder below runs/ if not given."),
+    out: Path = typer.Option(None, help="Where the runs go; started again there, it goes on. Default: below runs/."),
     steps: int = typer.Option(None, min=1, help="Length of each run."),
     seed: int = typer.Option(0, help="Decides which images are labelled."),
 ) -> None:
     """Train from 4 labels a class on the bundled images, in a minute or two on two cores."""
-    from semco.experiment import train
     from semco.recipes import configure
     from semco.report import summary_table, write_report
     from semco.training.run_folder import free_folder
@@ -27,6 +31,8 @@ def demo(
     console = Console(stderr=True)
     folder = out or free_folder(Path("runs"), "demo")
     console.print("10 kinds of clothes, 4 labelled images of each, 5,460 without a label.", highlight=False)
+    length = f" --steps {steps}" if steps else ""
+    again = f"semco demo --out {shlex.quote(str(folder))}{length} --seed {seed}"
     runs = []
     for method in METHODS:
         options = {
@@ -34,8 +40,21 @@ def demo(
             "training": {"seed": seed} | ({"steps": steps} if steps else {}),
         }
         runs.append(folder / method)
-        with saying_how_to_resume(), Display(console, method) as display:
-            train(configure("demo", options=options), runs[-1], display)
+        with saying_how_to_resume(again), Display(console, method) as display:
+            _train_or_go_on(configure("demo", options=options), runs[-1], display)
     page = write_report(runs, folder / "report.html", "SemCo demo: 4 labels a class")
     Console().print(summary_table(runs))
     Console(soft_wrap=True).print(f"open {page}", markup=False, highlight=False)
+
+
+def _train_or_go_on(config: Config, path: Path, display: Display) -> None:
+    from semco.comparison import refuse_other_settings
+    from semco.experiment import resume, train
+    from semco.training.run_folder import RunFolder
+
+    run = RunFolder(path)
+    refuse_other_settings(run, config)
+    if run.config_file.exists():
+        resume(path, display)
+    else:
+        train(config, path, display)

@@ -52,12 +52,12 @@ def run_in_processes(processes: int, command: Callable[..., None], *arguments: o
 
 
 @contextmanager
-def saying_how_to_resume() -> Iterator[None]:
-    """A run that a signal stopped is saved; say how to go on and exit as the signal asks."""
+def saying_how_to_resume(command: str | None = None) -> Iterator[None]:
+    """A run that a signal stopped is saved; say how to go on, by ``command`` or alone, and exit as the signal asks."""
     try:
         yield
     except Interrupted as stopped:
-        way_on = f"semco resume {shlex.quote(str(stopped.run))}"
+        way_on = command or f"semco resume {shlex.quote(str(stopped.run))}"
         messages().print(f"{stopped}; saved. Go on with: {way_on}", markup=False, highlight=False)
         raise typer.Exit(stopped.exit_code) from None
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from semco.config import Config
 from semco.data.batches import check_share
 from semco.data.datasets import Dataset
+from semco.errors import UserError
 from semco.experiment.problem import prepare
 from semco.experiment.session import Result, Session, report_on
 from semco.training.distributed import Processes, from_main, process_group, together
@@ -28,6 +29,10 @@ def train(
 
     ``dataset`` takes the place of what ``config.data.source`` names, for images that are in memory already.
     """
+    if not isinstance(config, Config):
+        raise UserError(
+            f"train takes a semco.Config, not {type(config).__name__}; Config.parse makes one of plain values."
+        )
     processes = Processes.from_environment()
     watching = observer if observer is not None and processes.is_main else Silent()
     with process_group(processes):

@@ -83,6 +83,7 @@ def _context(runs: Sequence[Run], title: str | None, samples: Sequence[Sample] |
         "learning": learning_charts(groups, subject),
         "groups": meaning(subject),
         "pseudo": pseudo_label_charts(subject),
+        "truth_known": any(key.endswith("/accuracy") for key in subject.keys("pseudo/")),
         "confusion": confusions(subject),
         "random": _answers(shown, "random", subject.class_names),
         "mistakes": _answers(shown, "mistake", subject.class_names),
@@ -136,10 +137,14 @@ def _test_images(run: Run) -> str:
 
 
 def _labels_phrase(run: Run) -> str:
-    labels, per_class = run.label_count(), run.section("data").get("labels_per_class")
+    """How many were learned from; those that were held out to validate are not."""
+    labels, held = run.label_count(), len(run.split.get("validation", ()))
     if labels is None:
-        return "every label there is"
-    return f"{labels:,} labels ({per_class} of each class)" if per_class else f"{labels:,} labels"
+        used = run.result.get("labels")
+        return f"{used:,} labels, all but {held:,} held out" if used and held else "every label there is"
+    per_class = run.section("data").get("labels_per_class") or 0
+    of_each = f" ({per_class} of each class)" if labels == per_class * len(run.class_names) else ""
+    return f"{labels:,} labels{of_each}"
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ class Run:
     path: Path
     config: Mapping[str, Any]
     labels: Mapping[str, Any] = field(default_factory=dict)
+    split: Mapping[str, Any] = field(default_factory=dict)
     metrics: tuple[Mapping[str, Any], ...] = ()
     result: Mapping[str, Any] = field(default_factory=dict)
     evaluation: Mapping[str, Any] = field(default_factory=dict)
@@ -38,6 +39,11 @@ class Run:
     @property
     def seed(self) -> int:
         return int(self.section("training").get("seed", 0))
+
+    @property
+    def data(self) -> str:
+        """By which to know the training set again; empty where it is not written yet."""
+        return str(self.split.get("labels_sha256", ""))
 
     @property
     def class_names(self) -> list[str]:
@@ -103,6 +109,7 @@ def read_run(path: Path) -> Run:
         path,
         read_yaml(folder.config_file.read_text(encoding="utf-8"), str(folder.config_file)),
         labels=_optional(folder.labels_file),
+        split=_optional(folder.split_file),
         metrics=tuple(sorted(lines, key=lambda line: float(line["step"]))),
         result=_optional(folder.result_file),
         evaluation=_optional(path / "evaluation.json"),

@@ -43,7 +43,7 @@ class Row:
     accuracy: float | None
     standard_error: float | None
     seconds: float | None
-    difference: Difference | None  # None for the first, and where no seed is finished in both
+    difference: Difference | None  # None for the first, and where no seed is finished in both, on the same data
 
     @property
     def accuracy_text(self) -> str:
@@ -73,11 +73,12 @@ def _row(name: str, runs: Sequence[Run], difference: Difference | None) -> Row:
 
 
 def _difference(runs: Sequence[Run], first: Sequence[Run]) -> Difference | None:
-    """Over the seeds that both have finished: the same images and initial weights, so that what they share cancels."""
+    """Over the seeds that both have finished on the same data, so that what they share cancels."""
     ours, theirs = (
-        {run.seed: value for run in group if (value := run.accuracy()) is not None} for group in (runs, first)
+        {(run.data, run.seed): value for run in group if (value := run.accuracy()) is not None}
+        for group in (runs, first)
     )
-    values = [ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())]
+    values = [ours[key] - theirs[key] for key in sorted(ours.keys() & theirs.keys())]
     return Difference(fmean(values), standard_error(values), len(values)) if values else None
 
 
