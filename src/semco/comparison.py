@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from semco.config import Config, changed_fields, merge
-from semco.data.sources import REGISTERED
+from semco.data.sources import load
+from semco.data.split import make_split
 from semco.errors import UserError
-from semco.experiment.problem import prepare
+from semco.experiment import refuse_other_settings
 from semco.files import write_text
 from semco.methods import Method
 from semco.recipes import RECIPES, configure
 from semco.report.tables import mean_known
-from semco.training.loop import Silent
 from semco.training.run_folder import RunFolder
 from semco.training.signals import Stopped, StopRequest, stop_request
 from semco.training.statistics import SUREST_GROUPED
@@ -108,10 +108,12 @@ def make_cells(
 
 
 def check_data(cells: Sequence[Cell]) -> None:
-    """What is wrong with the data of all runs is said once, and before anything is written."""
+    """What is wrong with the data, which all runs share, is said once and before anything is written."""
     unfinished = [cell for cell in cells if not cell.run.finished()]
     if unfinished:
-        prepare(unfinished[0].config, None, Silent())
+        config = unfinished[0].config
+        dataset = load(config.data)
+        make_split(dataset.train_labels, config.data, config.training.seed, dataset.class_names)
 
 
 def _refuse_unequal(first: Cell, cell: Cell) -> None:
@@ -134,30 +136,6 @@ def _refuse_unequal(first: Cell, cell: Cell) -> None:
             f"{first.variant} and {cell.variant} differ in more than the method ({said}); "
             "give these by options or --set, for all alike."
         )
-
-
-def refuse_other_settings(run: RunFolder, new: Config) -> None:
-    """A run that was begun earlier counts only if it was with the same configuration, of the same data."""
-    if not run.config_file.exists():
-        return
-    old = run.config()
-    changed = [*changed_fields(old.model_dump(mode="json"), new.model_dump(mode="json"))]
-    if not _may_be_the_same(old.data.source, new.data.source):
-        changed.append("data.source")
-    if old.labels.path != new.labels.path:
-        changed.append("labels.path")
-    if changed:
-        raise UserError(
-            f"{run.path} was made with another configuration ({', '.join(changed)}); choose another folder with "
-            "--out or remove it."
-        )
-
-
-def _may_be_the_same(one: str, other: str) -> bool:
-    """Whether two sources may be the same data: a folder or file may be moved, but not renamed."""
-    if one in REGISTERED or other in REGISTERED:
-        return one == other
-    return Path(one).name == Path(other).name
 
 
 def run_cells(cells: Sequence[Cell], jobs: int, done: Callable[[Outcome], None]) -> list[Outcome]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -107,20 +106,44 @@ def test_tensors_that_are_not_on_a_cpu_are_painted_by_calls() -> None:
     assert painter(torch.device("cpu")) is native.paint
 
 
-def test_where_machine_code_cannot_be_kept_it_is_made_anew(tmp_path: Path) -> None:
-    """A process whose numba finds no folder to write to: there are none for what lies in no archive."""
-    program = """
-import torch
-from semco.config import AugmentConfig
-from semco.data.views import Augment
-views = Augment(AugmentConfig(), torch.zeros(1), torch.full((1,), 1 / 255))
-print(views.strong(torch.arange(64, dtype=torch.uint8).view(1, 1, 8, 8), torch.Generator().manual_seed(3)).sum().item())
-"""
-    nowhere = {**os.environ, "NUMBA_CACHE_LOCATOR_CLASSES": "ZipCacheLocator"}
-    command = [sys.executable, "-c", program]
-    made = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path, env=nowhere)
-    image = torch.arange(64, dtype=torch.uint8).view(1, 1, 8, 8)
-    assert float(made.stdout) == float(in_bytes().strong(image, seeded(3)).sum())
+def test_where_machine_code_cannot_be_kept_it_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As numba does where it finds no folder to write to."""
+    asked: list[bool] = []
+
+    def njit(function: Callable[[], int], cache: bool = False, **_: object) -> Callable[[], int]:
+        asked.append(cache)
+        if cache:
+            raise RuntimeError("cannot cache function: no locator available")
+        return function
+
+    monkeypatch.setattr(native.numba, "njit", njit)
+    assert native.kept(lambda: 7)() == 7
+    assert asked == [True, False]
+
+
+def test_damaged_machine_code_is_forgotten_and_made_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    other, own = tmp_path / "other.nbi", tmp_path / f"native._paint_{native.SOURCE}-1.nbi"
+    for file in (other, own):
+        file.write_bytes(b"half of it")
+
+    class Damaged:
+        stats = SimpleNamespace(cache_path=str(tmp_path))
+
+        def __call__(self, *_: object) -> None:
+            raise EOFError("Ran out of input")
+
+    images, augment = noise(5), Augment(AugmentConfig(), MEAN, STD)
+    expected = augment.strong(images, seeded())
+    monkeypatch.setattr(native, "_ways", [Damaged(), native._ways[0]])
+    assert torch.equal(augment.strong(images, seeded()), expected)
+    assert len(native._ways) == 1
+    assert [*tmp_path.iterdir()] == [other]
+
+
+def test_what_no_way_can_do_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "_ways", native._ways[-1:])
+    with pytest.raises(TypeError):
+        native._run("images")
 
 
 def test_images_may_lie_in_memory_in_any_way() -> None:

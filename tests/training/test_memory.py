@@ -26,20 +26,23 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     return made
 
 
-DEFAULTS = [(-1, 131072), (-3, 131072), (-4, 65536)]
+OWN_PAGES = [(-1, 128 << 10), (-3, 128 << 10), (-4, 65536)]
+AFTERWARDS = [(-1, 64 << 20), (-3, 32 << 20), (-4, 65536)]  # where glibc's own thresholds end
 
 
 def test_memory_is_kept_from_the_call_on(calls: list[tuple[int, int]]) -> None:
     with kept_for_reuse(torch.device("cpu")) as keep:
-        assert calls == DEFAULTS
+        assert calls == OWN_PAGES
         keep()
-        assert calls == [*DEFAULTS, (0, 0), (-1, -1), (-4, 0)]
+        assert calls == [*OWN_PAGES, (0, 0), (-1, -1), (-4, 0)]
+        calls.clear()
+    assert calls == [*AFTERWARDS, (0, 0)]
 
 
-def test_the_defaults_come_back_whatever_happens(calls: list[tuple[int, int]]) -> None:
+def test_memory_is_returned_again_whatever_happens(calls: list[tuple[int, int]]) -> None:
     with pytest.raises(KeyboardInterrupt), kept_for_reuse(torch.device("cpu")):
         raise KeyboardInterrupt
-    assert calls == [*DEFAULTS, *DEFAULTS, (0, 0)]
+    assert calls == [*OWN_PAGES, *AFTERWARDS, (0, 0)]
 
 
 @pytest.mark.parametrize(("device", "wanted"), [("meta", True), ("cpu", False)])

@@ -49,8 +49,9 @@ def compare(
         mu=mu,
     )
     cells = make_cells(methods.split(","), seed_list(seeds), out, said, setting or ())
-    check_data(cells)
     console = Console(stderr=True)
+    with console.status("looking at the data"):
+        check_data(cells)
 
     def tell(outcome: Outcome) -> None:
         said = outcome.problem or _accuracy(outcome)

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
 
 from semco.cli.display import Display
 from semco.cli.running import saying_how_to_resume
-
-if TYPE_CHECKING:
-    from semco.config import Config
 
 METHODS = ("supervised", "semco")
 
@@ -24,6 +20,7 @@ def demo(
     seed: int = typer.Option(0, help="Decides which images are labelled."),
 ) -> None:
     """Train from 4 labels a class on the bundled images, in a minute or two on two cores."""
+    from semco.experiment import begin_or_go_on
     from semco.recipes import configure
     from semco.report import summary_table, write_report
     from semco.training.run_folder import free_folder
@@ -41,20 +38,7 @@ def demo(
         }
         runs.append(folder / method)
         with saying_how_to_resume(again), Display(console, method) as display:
-            _train_or_go_on(configure("demo", options=options), runs[-1], display)
+            begin_or_go_on(configure("demo", options=options), runs[-1], display)
     page = write_report(runs, folder / "report.html", "SemCo demo: 4 labels a class")
     Console().print(summary_table(runs))
     Console(soft_wrap=True).print(f"open {page}", markup=False, highlight=False)
-
-
-def _train_or_go_on(config: Config, path: Path, display: Display) -> None:
-    from semco.comparison import refuse_other_settings
-    from semco.experiment import resume, train
-    from semco.training.run_folder import RunFolder
-
-    run = RunFolder(path)
-    refuse_other_settings(run, config)
-    if run.config_file.exists():
-        resume(path, display)
-    else:
-        train(config, path, display)

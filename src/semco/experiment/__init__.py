@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from semco.config import Config
+from semco.config import Config, changed_fields
 from semco.data.batches import check_share
 from semco.data.datasets import Dataset
+from semco.data.sources import REGISTERED
 from semco.errors import UserError
 from semco.experiment.problem import prepare
 from semco.experiment.session import Result, Session, report_on
@@ -19,7 +20,7 @@ from semco.training.execution import choose_device
 from semco.training.loop import Observer, Silent
 from semco.training.run_folder import RunFolder, free_run_folder
 
-__all__ = ["Config", "Result", "resume", "train"]
+__all__ = ["Config", "Result", "begin_or_go_on", "refuse_other_settings", "resume", "train"]
 
 
 def train(
@@ -54,6 +55,37 @@ def resume(path: Path | str, observer: Observer | None = None) -> Result:
     processes = Processes.from_environment()
     with process_group(processes):
         return _go_on(Path(path), processes, observer if observer is not None and processes.is_main else Silent())
+
+
+def begin_or_go_on(config: Config, path: Path, observer: Observer | None = None) -> Result:
+    """`train`, or `resume` where that was begun before."""
+    run = RunFolder(path)
+    refuse_other_settings(run, config)
+    return resume(path, observer) if run.config_file.exists() else train(config, path, observer)
+
+
+def refuse_other_settings(run: RunFolder, new: Config) -> None:
+    """A run that was begun earlier counts only if it was with the same configuration, of the same data."""
+    if not run.config_file.exists():
+        return
+    old = run.config()
+    changed = [*changed_fields(old.model_dump(mode="json"), new.model_dump(mode="json"))]
+    if not _may_be_the_same(old.data.source, new.data.source):
+        changed.append("data.source")
+    if old.labels.path != new.labels.path:
+        changed.append("labels.path")
+    if changed:
+        raise UserError(
+            f"{run.path} was made with another configuration ({', '.join(changed)}); choose another folder with "
+            "--out or remove it."
+        )
+
+
+def _may_be_the_same(one: str, other: str) -> bool:
+    """Whether two sources may be the same data: a folder or file may be moved, but not renamed."""
+    if one in REGISTERED or other in REGISTERED:
+        return one == other
+    return Path(one).name == Path(other).name
 
 
 def _go_on(path: Path, processes: Processes, observer: Observer) -> Result:

@@ -138,13 +138,14 @@ def _test_images(run: Run) -> str:
 
 def _labels_phrase(run: Run) -> str:
     """How many were learned from; those that were held out to validate are not."""
-    labels, held = run.label_count(), len(run.split.get("validation", ()))
+    labels, data = run.label_count(), run.section("data")
     if labels is None:
-        used = run.result.get("labels")
-        return f"{used:,} labels, all but {held:,} held out" if used and held else "every label there is"
-    per_class = run.section("data").get("labels_per_class") or 0
-    of_each = f" ({per_class} of each class)" if labels == per_class * len(run.class_names) else ""
-    return f"{labels:,} labels{of_each}"
+        return "every label there is"
+    per_class = data.get("labels_per_class") or 0
+    if per_class and labels == per_class * len(run.class_names):
+        return f"{labels:,} labels ({per_class} of each class)"
+    asked_for = per_class or data.get("labels")
+    return f"{labels:,} labels" + ("" if asked_for else f", all but {len(run.split['validation']):,} held out")
 
 
 @dataclass(frozen=True)

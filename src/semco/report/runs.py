@@ -42,8 +42,8 @@ class Run:
 
     @property
     def data(self) -> str:
-        """By which to know the training set again; empty where it is not written yet."""
-        return str(self.split.get("labels_sha256", ""))
+        """By which to know the training images, at their size, and their labels again."""
+        return f"{self.split.get('images')} {self.split.get('labels_sha256')}"
 
     @property
     def class_names(self) -> list[str]:
@@ -68,11 +68,12 @@ class Run:
 
     def label_count(self) -> int | None:
         """Labelled images used, or None where every label was."""
-        data = self.section("data")
-        if not (data.get("labels_per_class") or data.get("labels")):
+        data, used = self.section("data"), self.result.get("labels")
+        some = data.get("labels_per_class") or data.get("labels")
+        if used and (some or self.split.get("validation")):
+            return int(used)
+        if not some:
             return None
-        if self.result.get("labels"):
-            return int(self.result["labels"])
         return int(data.get("labels") or data["labels_per_class"] * len(self.class_names))
 
     def accuracy(self) -> float | None:

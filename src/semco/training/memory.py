@@ -9,10 +9,12 @@ from contextlib import contextmanager
 
 import torch
 
-# Parameters of glibc's mallopt(3), and its defaults.
+# Parameters of glibc's mallopt(3). Thresholds that are set stay; glibc's own grow as tensors are freed, from those of
+# OWN_PAGES to those of AFTERWARDS.
 TRIM_THRESHOLD, MMAP_THRESHOLD, MMAP_MAX = -1, -3, -4
-DEFAULTS = {TRIM_THRESHOLD: 128 * 1024, MMAP_THRESHOLD: 128 * 1024, MMAP_MAX: 65536}
-NEVER = {TRIM_THRESHOLD: -1, MMAP_MAX: 0}
+OWN_PAGES = {TRIM_THRESHOLD: 128 << 10, MMAP_THRESHOLD: 128 << 10, MMAP_MAX: 65536}
+NEVER_RETURNED = {TRIM_THRESHOLD: -1, MMAP_MAX: 0}
+AFTERWARDS = {TRIM_THRESHOLD: 64 << 20, MMAP_THRESHOLD: 32 << 20, MMAP_MAX: 65536}
 
 
 @contextmanager
@@ -22,9 +24,9 @@ def kept_for_reuse(device: torch.device, wanted: bool = True) -> Iterator[Callab
     glibc gives tensors beyond 32 MB pages of their own and returns them when they are freed, so that every step of a
     WRN-28-2 touches a gigabyte of fresh pages, which the system must find and clear: a tenth of the step.
 
-    Until the call every large tensor has pages of its own (a threshold that is set does not grow, as glibc's would).
-    So what the first step, and compiling, leave for good lies close together and not between the tensors of that step,
-    where the next ones would not fit: that was a quarter of a compiled WRN-28-2's peak.
+    Until the call every large tensor has pages of its own. So what the first step, and compiling, leave for good lies
+    close together and not between the tensors of that step, where the next ones would not fit: that was a quarter of a
+    compiled WRN-28-2's peak.
 
     Elsewhere than with glibc on a CPU, or where it is not wanted, nothing is done.
     """
@@ -35,13 +37,13 @@ def kept_for_reuse(device: torch.device, wanted: bool = True) -> Iterator[Callab
 
     def keep() -> None:
         library.malloc_trim(0)
-        _set(library, NEVER)
+        _set(library, NEVER_RETURNED)
 
-    _set(library, DEFAULTS)
+    _set(library, OWN_PAGES)
     try:
         yield keep
     finally:
-        _set(library, DEFAULTS)
+        _set(library, AFTERWARDS)
         library.malloc_trim(0)
 
 

@@ -1,1 +1,1 @@
-"""Weak and strong augmentation of whole batches as tensor code: pixels, tables, and the canvas that holds them."""
+"""Weak and strong augmentation of whole batches: what is drawn, and two ways to paint it."""

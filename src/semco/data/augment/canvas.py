@@ -26,10 +26,7 @@ class Canvas:
     size: tuple[int, int]
 
     def arrange(self, order: Tensor, seen: Tensor) -> None:
-        """Put the rows into this ``order`` of views (M,), those that will be ``seen`` (M,) bool through their tables.
-
-        Rows are only ever copied to new places: writing them where others stand takes several times as long.
-        """
+        """Put the rows into this ``order`` of views (M,); those to be ``seen`` (M,) go through their tables."""
         rows = self.order.argsort()[order]
         due = seen[order] & self.pending[rows]
         done = self._through_tables(rows[due])
@@ -49,13 +46,17 @@ class Canvas:
         return done
 
 
-def new_canvas(images: Tensor, image: Tensor, shown: tuple[Tensor, Tensor], order: Tensor) -> Canvas:
-    """Views in an ``order`` (M,), of which each shows these rows (M, H) and columns (M, W) of its ``image`` (M,)."""
-    channels, height, width = images.shape[1:]
-    planes = images.new_empty((channels, len(order), height * width))
-    crop(images, image, shown, out=planes)
-    table = identity_table(images.device).repeat(len(order), channels, 1)
-    return Canvas(planes, table, torch.zeros(len(order), dtype=torch.bool), order, (height, width))
+def new_canvas(images: Tensor, image: Tensor, shown: tuple[Tensor, Tensor]) -> Canvas:
+    """Views that show these rows (M, H) and columns (M, W) of their ``image`` (M,)."""
+    _, channels, height, width = images.shape
+    start = (image[:, None] * (channels * height) + shown[0]) * width
+    where = (start[:, :, None] + shown[1][:, None]).view(-1).to(images.device)
+    planes = images.new_empty((channels, len(image), height * width))
+    for source, values in zip(channels_of(images, channels, height * width), planes.flatten(1), strict=True):
+        torch.index_select(source, 0, where, out=values)
+    table = identity_table(images.device).repeat(len(image), channels, 1)
+    pending = torch.zeros(len(image), dtype=torch.bool)
+    return Canvas(planes, table, pending, torch.arange(len(image)), (height, width))
 
 
 @lru_cache(maxsize=8)
@@ -74,24 +75,3 @@ def look_up(table: Tensor, codes: Tensor, out: Tensor) -> None:
     """What ``table`` (X, C, 256) holds at ``codes`` (C, n), which count from where each channel starts, to (C, n)."""
     for each, code, values in zip(channels_of(table, len(codes), 256), codes, out, strict=True):
         torch.index_select(each, 0, code, out=values)
-
-
-def crop(images: Tensor, image: Tensor, shown: tuple[Tensor, Tensor], out: Tensor) -> None:
-    """Views into ``out`` (C, M, P) that show these rows (M, H) and columns (M, W) of their ``image`` (M,)."""
-    _, channels, height, width = images.shape
-    start = (image[:, None] * (channels * height) + shown[0]) * width
-    start, column = (each.to(images.device, torch.int32) for each in (start[:, :, None], shown[1][:, None]))
-    where = (start + column).view(-1)
-    for source, values in zip(channels_of(images, channels, height * width), out.flatten(1), strict=True):
-        torch.index_select(source, 0, where, out=values)
-
-
-def render(planes: Tensor, rows: Tensor, table: Tensor, start: tuple[Tensor, Tensor], out: Tensor) -> None:
-    """The chosen ``rows`` (M,) of ``planes`` (C, M, P) through ``table`` (X, C, 256) into ``out`` (M, H, W, C).
-
-    A pixel's part of the table starts where its row (M, H) or its column (M, W) says, 0 where neither says more.
-    """
-    row, column = (each.to(out.device, torch.int32) for each in start)
-    first = (row[:, :, None] | column[:, None, :]).flatten(1)
-    codes = planes.index_select(1, rows.to(out.device)).int().add_(first).flatten(1)
-    look_up(table, codes, out=out.view(-1, len(codes)).T)

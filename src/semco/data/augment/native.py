@@ -5,14 +5,17 @@ is a plain loop over one image, compiled by numba when it is first needed (secon
 Python's lock, so that training goes on beside it. The views are those of `semco.data.augment.tensors`, bit for bit.
 
 NOTE: numba keeps machine code until the file it was made of changes. So the compiled functions use nothing from other
-files of this package: what is defined there comes in as an argument.
+files of this package: what is defined there comes in as an argument. Kept code is for one set of types: float32.
 
 Shapes: N images, C channels (1 or 3), M views, k operations a view, H height, W width.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
@@ -27,36 +30,70 @@ from semco.data.augment.operations import GREY, OPERATIONS, Move
 
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
-Values = NDArray[Any]  # floats of the views, or their bits
+Floats = NDArray[np.float32]
+SOURCE = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:16]
 P = ParamSpec("P")
 R = TypeVar("R")
 
 # Operations by number. The first change the table alone, those from AUTOCONTRAST on must see the pixels as they stand,
 # those from COLOR on change them; a move is told by its matrix.
 IDENTITY, BRIGHTNESS, POSTERIZE, SOLARIZE, AUTOCONTRAST, CONTRAST, EQUALIZE, COLOR, SHARPNESS, MOVE = range(10)
-KIND = torch.tensor([MOVE if isinstance(each, Move) else globals()[each.name.upper()] for each in OPERATIONS])
+NUMBER = {
+    "identity": IDENTITY,
+    "brightness": BRIGHTNESS,
+    "posterize": POSTERIZE,
+    "solarize": SOLARIZE,
+    "autocontrast": AUTOCONTRAST,
+    "contrast": CONTRAST,
+    "equalize": EQUALIZE,
+    "color": COLOR,
+    "sharpness": SHARPNESS,
+}
+KIND = torch.tensor([MOVE if isinstance(each, Move) else NUMBER[each.name] for each in OPERATIONS])
 
 
 def paint(images: Tensor, crops: WeakDraws, draws: StrongDraws, cutout: float, table: Tensor, out: Tensor) -> None:
     """What `semco.data.augment.tensors.paint` says."""
     size = (images.shape[2], images.shape[3])
-    if table.dtype != torch.float32:  # halves, of which numba knows nothing: their bits will do
-        table, out = table.view(torch.int16), out.view(torch.int16)
     drawn = (KIND[draws.operation], draws.magnitude, matrices(draws, size), cut_bounds(draws, cutout, size))
-    assert out.is_contiguous()  # or a copy would be painted
-    tensors = (images, crops.top, crops.left, crops.flip, *drawn, table, out)
-    _paint(FIXED, GREY, *(each.contiguous().numpy() for each in tensors))
+    given = (images, crops.top, crops.left, crops.flip, *drawn, table.float())
+    floats = out if out.dtype == torch.float32 and out.is_contiguous() else torch.empty(out.shape)
+    _run(FIXED, GREY, *(each.contiguous().numpy() for each in given), floats.numpy())
+    if floats is not out:
+        out.copy_(floats)  # exact: the table held floats of the type of ``out``
 
 
 def _compiled(function: Callable[P, R]) -> Callable[P, R]:
+    return cast(Callable[P, R], numba.njit(function, nogil=True, error_model="numpy"))
+
+
+def kept(function: Callable[P, R]) -> Callable[P, R]:
+    """Compiled, and kept in a file for the next process; by a name of its own for each state of this source."""
+    function.__qualname__ += f"_{SOURCE}"
     try:
-        made = numba.njit(function, nogil=True, error_model="numpy", cache=True)
-    except RuntimeError:  # there is nowhere to keep machine code: each process makes its own
-        made = numba.njit(function, nogil=True, error_model="numpy")
-    return cast(Callable[P, R], made)
+        return cast(Callable[P, R], numba.njit(function, nogil=True, error_model="numpy", cache=True))
+    except RuntimeError:  # there is no folder to keep it in: each process makes its own
+        return _compiled(function)
 
 
-@_compiled
+def _run(*arguments: Any) -> None:
+    """`_paint`, also where what was kept of it is damaged, or cannot be written; the next process keeps it anew."""
+    try:
+        _ways[0](*arguments)
+    except Exception:  # numba's, whichever; compiled code raises none, and what is wrong with it comes again below
+        if len(_ways) == 1:
+            raise
+        _forget(_ways.pop(0))
+        _run(*arguments)
+
+
+def _forget(way: Any) -> None:
+    folder = way.stats.cache_path
+    with suppress(OSError):
+        for file in Path(folder).glob(f"*{SOURCE}*") if folder else ():
+            file.unlink()
+
+
 def _paint(
     digits: int,
     grey: int,
@@ -68,8 +105,8 @@ def _paint(
     magnitude: NDArray[np.float64],
     matrix: NDArray[np.int32],
     cut: Ints,
-    normalised: Values,
-    out: Values,
+    normalised: Floats,
+    out: Floats,
 ) -> None:
     """Views of all images in turn, again and again, into (M, H, W, C).
 
@@ -83,7 +120,7 @@ def _paint(
     for view in range(len(out)):
         _crop(images[view % len(images)], top[view], left[view], flip[view], pixels)
         _reset(table)
-        pending = False
+        pending = False  # the table changes something
         for place in range(len(kind)):
             drawn, amount = kind[place, view], magnitude[place, view]
             if pending and drawn >= AUTOCONTRAST:
@@ -96,10 +133,7 @@ def _paint(
             elif drawn != IDENTITY:
                 _change_table(drawn, amount, pixels, table)
                 pending = True
-        for channel in range(len(table)):
-            for value in range(256):
-                last[channel, value] = normalised[channel, table[channel, value]]
-        _render(pixels, last, out[view])
+        _render(pixels, table, normalised, last, out[view])
         _cut_out(cut[view], normalised[:, grey], out[view])
 
 
@@ -135,6 +169,7 @@ def _change_pixels(
 
 @_compiled
 def _mirror(position: int, side: int) -> int:
+    """Good for less than one side beyond either edge: nothing checks what lies further away."""
     return (side - 1) - abs((side - 1) - abs(position))
 
 
@@ -167,22 +202,25 @@ def _look_up(pixels: Bytes, table: Bytes) -> None:
 
 
 @_compiled
-def _render(pixels: Bytes, table: Values, out: Values) -> None:
-    """``pixels`` (C, H, W) through ``table`` (C, 256) into (H, W, C)."""
+def _render(pixels: Bytes, table: Bytes, normalised: Floats, last: Floats, out: Floats) -> None:
+    """``pixels`` (C, H, W) through both tables (C, 256), which become one, into (H, W, C)."""
     channels, height, width = pixels.shape
+    for channel in range(channels):
+        for value in range(256):
+            last[channel, value] = normalised[channel, table[channel, value]]
     for y in range(height):
         if channels == 1:
             for x in range(width):
-                out[y, x, 0] = table[0, pixels[0, y, x]]
+                out[y, x, 0] = last[0, pixels[0, y, x]]
         else:
             for x in range(width):
-                out[y, x, 0] = table[0, pixels[0, y, x]]
-                out[y, x, 1] = table[1, pixels[1, y, x]]
-                out[y, x, 2] = table[2, pixels[2, y, x]]
+                out[y, x, 0] = last[0, pixels[0, y, x]]
+                out[y, x, 1] = last[1, pixels[1, y, x]]
+                out[y, x, 2] = last[2, pixels[2, y, x]]
 
 
 @_compiled
-def _cut_out(bounds: Ints, fill: Values, out: Values) -> None:
+def _cut_out(bounds: Ints, fill: Floats, out: Floats) -> None:
     top, bottom, left, right = bounds[0], bounds[1], bounds[2], bounds[3]
     for y in range(top, bottom):
         for x in range(left, right):
@@ -326,3 +364,6 @@ def _sharpness(factor: np.float32, pixels: Bytes, out: Bytes) -> None:
                 total = three[x - 1] + three[x] + three[x + 1] + np.int32(4) * np.int32(row[x])
                 smooth = np.float32(np.int32(np.float32(total) * np.float32(1 / 13) + np.float32(0.5)))
                 new[x] = _blend(smooth, np.float32(row[x]), factor)
+
+
+_ways: list[Callable[..., None]] = [kept(_paint), _compiled(_paint)]  # of running `_paint`, until one works

@@ -27,8 +27,7 @@ def posterize(values: Tensor, bits: Tensor) -> Tensor:
 
 def solarize(values: Tensor, threshold: Tensor) -> Tensor:
     """Invert values from 256 * ``threshold`` (n, 1, 1) upwards."""
-    # The next whole number separates the same values, and compares faster as a float.
-    return values ^ (values >= (threshold * 256).ceil().float()).byte().neg_()
+    return values ^ (values >= threshold * 256).byte().neg_()
 
 
 def autocontrast(values: Tensor, _: Tensor, pixels: Tensor) -> Tensor:
@@ -42,21 +41,20 @@ def autocontrast(values: Tensor, _: Tensor, pixels: Tensor) -> Tensor:
 
 def contrast(values: Tensor, factor: Tensor, pixels: Tensor) -> Tensor:
     """Blend with the mean grey of ``pixels`` (C, n, P); ``factor`` (n, 1, 1), 1 is the original."""
-    mean = grey(pixels.float()).mean(dim=-1, dtype=torch.float64).add_(0.5).floor_()
+    # In whole numbers, which every device divides alike.
+    total, count = grey(pixels.float()).sum(dim=-1, dtype=torch.float64).long(), pixels.shape[-1]
+    mean = (2 * total + count) // (2 * count)
     return blend(mean.float().view(-1, 1, 1), values, factor).short()
 
 
 def equalize(values: Tensor, _: Tensor, pixels: Tensor) -> Tensor:
     """Map each channel so that the values of ``pixels`` (C, n, P) spread evenly, as ``ImageOps.equalize``."""
-    # (n, C, 256). Floats divide much faster than integers; of whole numbers below 2^24 they give the same quotient.
-    count = histogram(pixels).float()
-    below = count.cumsum(dim=-1).sub_(count)
+    count = histogram(pixels)  # (n, C, 256)
+    below = count.cumsum(dim=-1) - count
     lightest = pixels.amax(dim=-1).T.unsqueeze(-1)
-    last = below.gather(-1, lightest.long())  # all but the pixels of the lightest value
-    step = torch.div(last, 255).floor_()
-    spread = below.add_((step / 2).floor_()).div_(step.clamp(min=1)).clamp_(max=255)
-    few = step == 0  # too few pixels beside those: the channel stays as it is
-    return spread.mul_(~few).short().add_(values * few)
+    step = below.gather(-1, lightest.long()) // 255  # of all but the pixels of the lightest value
+    spread = ((below + step // 2) // step.clamp(min=1)).clamp_(max=255)
+    return spread.where(step > 0, values.long())  # too few pixels beside those: the channel stays as it is
 
 
 def histogram(pixels: Tensor) -> Tensor:

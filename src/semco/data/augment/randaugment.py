@@ -25,17 +25,11 @@ READS = torch.tensor([isinstance(each, Move | Statistic | Spatial) for each in B
 WRITES = torch.tensor([isinstance(each, Point | Statistic) for each in BY_KIND])
 
 
-def first_order(draws: StrongDraws) -> Tensor:
-    """The order of views (M,) in which `apply_operations` finds them on the canvas."""
-    return RANK[draws.operation[0]].argsort(stable=True) if len(draws.operation) else torch.arange(len(draws.cut_y))
-
-
 def apply_operations(canvas: Canvas, draws: StrongDraws) -> None:
     """Each view's k operations in order, on the canvas in place."""
     matrices = geometry.matrices(draws, canvas.size)
     for place, rank in enumerate(RANK[draws.operation]):
-        if place:  # they stand in their first order
-            canvas.arrange(rank.argsort(stable=True), seen=READS[rank])
+        canvas.arrange(rank.argsort(stable=True), seen=READS[rank])
         counts = rank.bincount(minlength=len(BY_KIND)).tolist()
         _move(canvas, counts, matrices[place, canvas.order])
         _change(canvas, counts, draws.magnitude[place, canvas.order].to(canvas.planes.device))

@@ -8,11 +8,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from semco.data.augment.canvas import Canvas, new_canvas, render
+from semco.data.augment.canvas import Canvas, look_up, new_canvas
 from semco.data.augment.draws import StrongDraws, WeakDraws, cut_bounds
 from semco.data.augment.geometry import crop_flip
 from semco.data.augment.operations import GREY
-from semco.data.augment.randaugment import apply_operations, first_order
+from semco.data.augment.randaugment import apply_operations
 
 BLOCK = 1 << 22  # pixels of the views made together: enough for each operation to have several, and no more memory
 
@@ -30,8 +30,7 @@ def paint(images: Tensor, crops: WeakDraws, draws: StrongDraws, cutout: float, t
     step = max(1, BLOCK // (size[0] * size[1]))
     for start in range(0, len(out), step):
         part = slice(start, start + step)
-        order = first_order(draws[part])
-        canvas = new_canvas(images, image[part][order], crop_flip(crops[part][order], size), order)
+        canvas = new_canvas(images, image[part], crop_flip(crops[part], size))
         apply_operations(canvas, draws[part])
         _finish(canvas, cut_bounds(draws[part], cutout, size), table, out[part])
 
@@ -44,7 +43,9 @@ def _finish(canvas: Canvas, cut: Tensor, table: Tensor, out: Tensor) -> None:
     own = (1 + rows)[:, None] * values[0].numel()
     height, width = canvas.size
     row, column = _outside(cut[:, :2], height) * own, _outside(cut[:, 2:], width) * own
-    render(canvas.planes, rows, table.expand(values.shape).gather(-1, values.long()), (row, column), out)
+    first = (row[:, :, None] | column[:, None, :]).flatten(1).to(out.device, torch.int32)
+    codes = canvas.planes.index_select(1, rows.to(out.device)).int().add_(first).flatten(1)
+    look_up(table.expand(values.shape).gather(-1, values.long()), codes, out=out.view(-1, len(codes)).T)
 
 
 def _outside(bounds: Tensor, side: int) -> Tensor:
