@@ -13,6 +13,7 @@ from semco.comparison import (
     PSEUDO_LABELS,
     Cell,
     Outcome,
+    check_data,
     make_cells,
     pseudo_label_rows,
     run_cells,
@@ -77,6 +78,31 @@ def test_an_unknown_variant_is_named(tmp_path: Path) -> None:
         make_cells(["semko"], [0], tmp_path, {})
 
 
+def test_a_run_is_no_place_for_a_comparison(tmp_path: Path) -> None:
+    RunFolder.create(tmp_path / "run", configure())
+    with pytest.raises(UserError, match="run is the folder of a run; choose another one with --out"):
+        make_cells(["semco"], [0], tmp_path / "run", {})
+
+
+def test_a_comparison_is_no_run(tmp_path: Path) -> None:
+    for name in ("a-seed0", "b-seed0"):
+        RunFolder.create(tmp_path / name, configure())
+    with pytest.raises(UserError, match=rf"holds several runs; choose one: {tmp_path}/a-seed0, {tmp_path}/b-seed0"):
+        RunFolder.open(tmp_path)
+
+
+def test_what_is_wrong_with_the_data_is_said_before_anything_is_written(
+    tiny_values: dict[str, Any], tmp_path: Path
+) -> None:
+    """But not what is wrong with one method: the others go on."""
+    missing = {"labels": {"path": str(tmp_path / "missing.npy")}}
+    check_data(make_cells(["semco"], [0], tmp_path / "out", merge(tiny_values, missing)))
+    many = merge(tiny_values, {"data": {"labels_per_class": 10**6}})
+    with pytest.raises(UserError, match="1000000"):
+        check_data(make_cells(["semco"], [0], tmp_path / "out", many))
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("text", ["a", "1,1", "-1", ""])
 def test_bad_seeds(text: str) -> None:
     with pytest.raises(UserError, match="seed"):
@@ -88,7 +114,14 @@ def test_finished_cells_are_skipped_and_failed_ones_stop_nothing(tiny_values: di
     good = make_cells(["supervised"], [0, 1], tmp_path, short)
     (bad,) = make_cells(["semco"], [0], tmp_path, merge(short, {"labels": {"path": str(tmp_path / "missing.npy")}}))
     told: list[str] = []
-    outcomes = run_cells([good[0], bad, good[1]], 2, lambda ended: told.append(ended.cell.name))
+    begun: list[tuple[int, str]] = []
+    outcomes = run_cells(
+        [good[0], bad, good[1]],
+        2,
+        lambda ended: told.append(ended.cell.name),
+        lambda number, cell: begun.append((number, cell.name)),
+    )
+    assert sorted(begun) == [(1, "supervised, seed 0"), (2, "semco, seed 0"), (3, "supervised, seed 1")]
     assert sorted(told) == ["semco, seed 0", "supervised, seed 0", "supervised, seed 1"]
     assert [ended.result is not None for ended in outcomes] == [True, False, True]
     assert "missing.npy" in outcomes[1].problem

@@ -104,6 +104,28 @@ def test_bad_input_is_refused(images: np.ndarray, labels: list[int], message: st
         small(class_names=["dog", "cat"]).fit(images, labels)
 
 
+def test_names_in_y_say_which_class_is_which(partly_labelled: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
+    """Whatever the order of ``class_names``: the saved model calls each class by the name it has in ``y``."""
+    images, labels = partly_labelled
+    named = np.where(labels == -1, "-1", np.where(labels == 0, "tabby", "dog"))
+    model = small(class_names=["tabby", "dog"], out=tmp_path / "run").fit(images, named)
+    assert model.classes_.tolist() == ["dog", "tabby"]
+    assert model.model_.description.class_names == ("dog", "tabby")
+
+
+@pytest.mark.parametrize(
+    ("names", "labels", "message"),
+    [
+        (["tabby", "dog"], ["tabby", "lion"] * 2, "names in y differ: 'dog', 'lion' is in one only"),
+        ("tabby", ["tabby", "dog"] * 2, "class_names is a list of names, not 'tabby'"),
+        (["tabby", "dog"], [0, 1, -2, -1], "y holds -2; labels are not negative, but for -1"),
+    ],
+)
+def test_names_that_do_not_fit_are_refused(names: Any, labels: list[Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        small(class_names=names).fit(np.zeros((4, 8, 8), np.uint8), labels)
+
+
 def test_images_of_several_sizes_are_refused() -> None:
     images = [np.zeros((8, 8), np.uint8), np.zeros((8, 9), np.uint8)]
     with pytest.raises(UserError, match="X holds images that differ in size"):

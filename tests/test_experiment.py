@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +22,7 @@ from semco.errors import UserError
 from semco.experiment import resume, train
 from semco.methods import Method
 from semco.recipes import configure
+from semco.training.execution import Compilation
 from semco.training.loop import Line, Silent, Trainer
 from semco.training.run_folder import RunFolder
 from semco.training.signals import Interrupted
@@ -214,10 +217,44 @@ def test_a_line_that_cannot_be_written_is_told(tmp_path: Path) -> None:
         run.append_metrics({"step": 1})
 
 
-def test_a_signal_saves_and_says_so(tiny_values: dict[str, Any], tmp_path: Path) -> None:
-    import os
-    import signal
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method:DeprecationWarning")  # torch's own compiler uses it
+def test_a_signal_while_compiling_is_answered_and_no_error_of_a_compiler(
+    tiny_values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A terminal's Ctrl-C ends the compilers that torch has started, too."""
 
+    class Heard(Silent):
+        def on_message(self, text: str) -> None:
+            heard.append(text)
+
+    def die(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        raise RuntimeError("C++ compile error")
+
+    heard: list[str] = []
+    monkeypatch.setattr("semco.training.loop.choose_compilation", lambda *_: Compilation(True, "asked for"))
+    with monkeypatch.context() as dying:
+        dying.setattr(Trainer, "_train", die)
+        with pytest.raises(Interrupted, match="stopped by SIGINT after step 0"):
+            train(config_of(tiny_values), tmp_path / "run", Heard())
+    assert heard[-1] == "stopping when the network is compiled"
+    monkeypatch.setattr("semco.training.loop.choose_compilation", lambda *_: Compilation(False, ""))
+    assert resume(tmp_path / "run")["steps"] == tiny_values["training"]["steps"]
+
+
+def test_data_that_was_moved_may_be_named_anew(tiny_values: dict[str, Any], tiny_npz: Path, tmp_path: Path) -> None:
+    data, run = tmp_path / "data.npz", tmp_path / "run"
+    shutil.copy(tiny_npz, data)
+    interrupted(merge(tiny_values, {"data": {"source": str(data)}}), run)
+    moved = data.rename(tmp_path / "moved.npz")
+    with pytest.raises(UserError, match=r"run was begun with '.*data.npz', which is not there: put it back, or write"):
+        resume(run)
+    file = RunFolder(run).config_file
+    file.write_text(file.read_text().replace(str(data), str(moved)))
+    assert resume(run)["steps"] == tiny_values["training"]["steps"]
+
+
+def test_a_signal_saves_and_says_so(tiny_values: dict[str, Any], tmp_path: Path) -> None:
     class Signalled(Silent):
         def on_step(self, step: int) -> None:
             if step == 5:

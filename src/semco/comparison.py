@@ -20,7 +20,7 @@ from typing import Any
 from semco.config import Config, changed_fields, merge
 from semco.data.sources import load
 from semco.data.split import make_split
-from semco.errors import UserError
+from semco.errors import UserError, nearest
 from semco.experiment import refuse_other_settings
 from semco.files import write_text
 from semco.methods import Method
@@ -88,10 +88,15 @@ def make_cells(
     variants: Sequence[str], seeds: Sequence[int], out: Path, options: Mapping[str, Any], settings: Sequence[str] = ()
 ) -> list[Cell]:
     """Every variant with every seed; a variant is a method or a recipe, and everything else is equal."""
+    if RunFolder(out).config_file.exists():
+        raise UserError(f"{out} is the folder of a run; choose another one with --out.")
     for name in variants:
         if name not in Method.registry and name not in RECIPES:
-            known = sorted({*Method.registry, *RECIPES})
-            raise UserError(f"{name!r} is neither a method nor a recipe. Known: {', '.join(known)}.")
+            hint = nearest(name, [*Method.registry, *RECIPES]) or "."
+            known = ", ".join(sorted(Method.registry))
+            raise UserError(
+                f"{name!r} is neither a method nor a recipe{hint} Methods: {known}; 'semco recipes' lists the others."
+            )
     if len(set(variants)) < len(variants):
         raise UserError(f"each method must be there once, not {', '.join(variants)}.")
     cells = []
@@ -138,20 +143,27 @@ def _refuse_unequal(first: Cell, cell: Cell) -> None:
         )
 
 
-def run_cells(cells: Sequence[Cell], jobs: int, done: Callable[[Outcome], None]) -> list[Outcome]:
-    """Run what is not finished, ``jobs`` at a time; ``done`` is told of each cell as it ends.
+def run_cells(
+    cells: Sequence[Cell],
+    jobs: int,
+    done: Callable[[Outcome], None],
+    begun: Callable[[int, Cell], None] = lambda _number, _cell: None,
+) -> list[Outcome]:
+    """Run what is not finished, ``jobs`` at a time; ``done`` is told of each cell as it ends, ``begun`` as it begins.
 
     A signal ends the runs, which save what they have, and begins no other: `Stopped`.
     """
     with stop_request() as stop, ThreadPoolExecutor(max_workers=jobs) as workers:
 
-        def work(cell: Cell) -> Outcome:
+        def work(number: int, cell: Cell) -> Outcome:
+            if stop.number is None and not cell.run.finished():
+                begun(number, cell)
             outcome = _run_cell(cell, jobs, stop)
             if stop.number is None:
                 done(outcome)
             return outcome
 
-        outcomes = list(workers.map(work, cells))
+        outcomes = list(workers.map(work, range(1, len(cells) + 1), cells))
     if stop.number is not None:
         raise Stopped(stop.number, "; what was begun is saved")
     return outcomes

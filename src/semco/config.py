@@ -336,7 +336,8 @@ def _sentence(error: ValidationError, values: Mapping[str, Any]) -> str:
     if isinstance(context, UserError):
         return str(context)
     message = first["msg"].removeprefix("Value error, ")
-    return f"config {dotted} = {first['input']!r}: {message[0].lower()}{message[1:]}."
+    value = "" if isinstance(first["input"], Mapping) else f" = {first['input']!r}"  # a whole section says too much
+    return f"config {dotted}{value}: {message[0].lower()}{message[1:]}."
 
 
 def _is_branch(part: str) -> bool:

@@ -114,8 +114,16 @@ class SemCoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return labels
 
     def _names(self) -> tuple[str, ...]:
+        labels = tuple(str(label) for label in self.classes_)
         if self.class_names is None:
-            return tuple(str(label) for label in self.classes_)
+            return labels
+        if isinstance(self.class_names, str):
+            raise UserError(f"class_names is a list of names, not {self.class_names!r}.")
+        if self.classes_.dtype.kind in "UO" and set(self.class_names) & set(labels):  # y holds names, which say it all
+            if set(self.class_names) == set(labels):
+                return labels
+            odd = sorted(set(self.class_names) ^ set(labels))
+            raise UserError(f"class_names and the names in y differ: {', '.join(map(repr, odd))} is in one only.")
         if len(self.class_names) != len(self.classes_):
             raise UserError(
                 f"class_names has {len(self.class_names)} names, but y holds {len(self.classes_)} classes: "
@@ -149,6 +157,9 @@ def _known(labels: NDArray[Any]) -> NDArray[np.bool_]:
     missing = [label for label in said if label is None or label != label]  # nan is not itself
     if missing:
         raise UserError(f"y holds {missing[0]}, which is no label; use -1 for images that have none.")
+    negative = [label for label in said if isinstance(label, int | float) and label < UNLABELLED]
+    if negative:
+        raise UserError(f"y holds {negative[0]}; labels are not negative, but for -1 of images that have none.")
     return np.array([label != UNLABELLED and label != str(UNLABELLED) for label in said], dtype=bool)
 
 

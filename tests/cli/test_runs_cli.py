@@ -194,6 +194,7 @@ BAD = {
     "two lengths": (["train", "DATA", "--steps", "3", "--epochs", "1"], "not both"),
     "no run": (["resume", "nowhere"], "nowhere"),
     "no data to compare on": (["compare", "nowhere", "--methods", "semco", "--out", "runs"], "nowhere"),
+    "nothing to train on": (["train", "--steps", "3"], "say what to train on"),
     "no value": (["train", "DATA", "--set", "training.steps="], "write training.steps=null"),
     "a device": (["train", "DATA", "--set", "training.device=gpu"], "gpu"),
 }

@@ -143,7 +143,7 @@ def test_predict_writes_a_table(run: Path, app: typer.Typer, tmp_path: Path) -> 
     told = CliRunner().invoke(app, ["predict", str(run), str(tmp_path), "--out", str(out)])
     assert told.exit_code == 0
     assert "broken.png" in told.stderr
-    assert "1 images labelled, 1 skipped" in told.stderr
+    assert "1 image labelled, 1 skipped" in told.stderr
     assert len(out.read_text().splitlines()) == 2
 
 

@@ -58,6 +58,7 @@ def _brightness(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model whose answers are known."""
     model = SavedModel(_description(), Brightness(), torch.eye(3))  # type: ignore[arg-type]
     monkeypatch.setattr("semco.evaluation.predict.load_model", lambda *_: model)
+    monkeypatch.setattr("semco.evaluation.predict.find_model", lambda folder: folder / "model")
 
 
 @pytest.fixture

@@ -141,7 +141,8 @@ def test_a_word_is_not_corrected_into_a_short_one(tmp_path: Path) -> None:
 def test_a_correction_is_said(store: VectorStore) -> None:
     _, notes = Lookup(store).find_all(["dog", "elehpant"])
     assert notes == [
-        "class 'elehpant' was read as 'elephant'; if that is wrong, map it by hand with --alias 'elehpant'=TERM."
+        "class 'elehpant' was read as 'elephant'; if that is wrong, map it by hand with --alias 'elehpant=TERM' of "
+        "'semco labels', --set 'labels.aliases={elehpant: TERM}' of 'semco train'."
     ]
 
 
@@ -234,7 +235,7 @@ def test_classes_that_mean_the_same_are_turned_apart_and_said(store: VectorStore
     matches, notes = Lookup(store).find_all(["dog", "dogs", "cat"])
     assert [match.turned for match in matches] == [False, True, False]
     assert matches[1].how == "lemma, shared"
-    assert "--alias 'dogs'=TERM" in notes[0]
+    assert "--alias 'dogs=TERM'" in notes[0]
 
 
 def test_who_is_turned_does_not_depend_on_the_order(store: VectorStore) -> None:

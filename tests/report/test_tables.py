@@ -79,6 +79,21 @@ def test_no_common_seed_no_difference(make_run) -> None:
     assert "against" not in _text(summary_table(folders))
 
 
+def test_without_test_images_validation_images_count(make_run) -> None:
+    folders = [make_run("fixmatch", 0), make_run("semco", 0)]
+    for folder, accuracy in zip(folders, (0.5, 0.75), strict=True):
+        result = json.loads((folder / "result.json").read_text())
+        result |= {"test_accuracy": None, "validation_accuracy": accuracy}
+        (folder / "result.json").write_text(json.dumps(result))
+    rows = summary_rows([read_run(folder) for folder in folders])
+    assert [row.accuracy for row in rows] == [0.5, 0.75]
+    assert rows[1].difference is not None
+    assert rows[1].difference.text == "+25.0"
+    text = _text(summary_table(folders))
+    assert "validation accuracy" in text
+    assert "test accuracy" not in text
+
+
 def test_runs_on_other_data_are_not_paired(make_run) -> None:
     folders = [make_run("fixmatch", 0), make_run("semco", 0), make_run("supervised", 0)]
     for folder, images in zip(folders, ("a", "b", "a"), strict=True):  # of as many images a class

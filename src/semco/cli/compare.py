@@ -12,7 +12,7 @@ from rich.table import Column, Table
 from semco.cli import options
 
 if TYPE_CHECKING:
-    from semco.comparison import HeadRow, Outcome
+    from semco.comparison import Cell, HeadRow, Outcome
 
 
 def compare(
@@ -34,9 +34,11 @@ def compare(
 ) -> None:
     """Compare methods on the same splits, initial weights and views; ends in a table, a CSV and a page of curves."""
     from semco.comparison import check_data, make_cells, pseudo_label_rows, run_cells, seed_list, write_csv
+    from semco.recipes import RECIPES
     from semco.report import summary_table, write_report
     from semco.training.signals import Stopped
 
+    options.require_data(data, any(name in RECIPES for name in methods.split(",")), setting or ())
     said = options.given(
         classes,
         data=data,
@@ -53,12 +55,15 @@ def compare(
     with console.status("looking at the data"):
         check_data(cells)
 
+    def begin(number: int, cell: Cell) -> None:
+        console.print(f"{cell.name}: run {number} of {len(cells)}", style="dim", markup=False, highlight=False)
+
     def tell(outcome: Outcome) -> None:
         said = outcome.problem or _accuracy(outcome)
         console.print(f"{outcome.cell.name}: {said}", markup=False, highlight=False, soft_wrap=True)
 
     try:
-        outcomes = run_cells(cells, jobs, tell)
+        outcomes = run_cells(cells, jobs, tell, begin)
     except Stopped as stopped:
         console.print(f"{stopped}. The same command goes on.", highlight=False)
         raise typer.Exit(stopped.exit_code) from None
@@ -77,8 +82,11 @@ def compare(
 
 
 def _accuracy(outcome: Outcome) -> str:
-    accuracy = (outcome.result or {}).get("test_accuracy")
-    return "no test images" if accuracy is None else f"test accuracy {accuracy:.1%}"
+    result = outcome.result or {}
+    for part in ("test", "validation"):
+        if (accuracy := result.get(f"{part}_accuracy")) is not None:
+            return f"{part} accuracy {accuracy:.1%}"
+    return "no image to test on"
 
 
 def pseudo_label_table(rows: list[HeadRow]) -> Table:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from semco.errors import UserError
 
 Data = Annotated[
     str | None, typer.Argument(help="fashion-mini, cifar10, cifar100, an .npz file, or a folder of class folders.")
@@ -39,6 +42,15 @@ FIELDS = {
     "mu": "training.mu",
     "seed": "training.seed",
 }
+
+
+def require_data(data: str | None, others: bool, settings: Sequence[str]) -> None:
+    """What to train on must be said: by the argument, or by whatever else can (``others``, a setting)."""
+    if data is None and not others and not any(each.startswith("data.source=") for each in settings):
+        raise UserError(
+            "say what to train on: a folder with a folder of images a class, an .npz file, or fashion-mini, which is "
+            "bundled; 'semco demo' is a first look."
+        )
 
 
 def given(classes: str | None, **options: Any) -> dict[str, dict[str, Any]]:

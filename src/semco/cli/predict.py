@@ -27,4 +27,5 @@ def predict(
     for name in predictions.skipped:
         told.print(f"skipped {name}")
     count, skipped = len(predictions.rows), len(predictions.skipped)
-    told.print(f"{count} images labelled{f', {skipped} skipped' if skipped else ''}: {out}")
+    noun = "image" if count == 1 else "images"
+    told.print(f"{count} {noun} labelled{f', {skipped} skipped' if skipped else ''}: {out}")

@@ -70,7 +70,8 @@ def show_result(result: Mapping[str, Any], *, as_json: bool) -> None:
         typer.echo(json.dumps(result))
         return
     console = Console(soft_wrap=True)
-    console.print(f"{_accuracy(result)} after {result['steps']} steps, {result['seconds']:.0f} s", highlight=False)
+    took = f"{result['steps']:,} steps, {result['seconds']:.0f} s"
+    console.print(f"{_accuracy(result)} after {took}", highlight=False)
     console.print(f"report   {result['run']}/report.html", markup=False, highlight=False)
     console.print(f"predict  semco predict {shlex.quote(result['run'])} IMAGES...", markup=False, highlight=False)
 
@@ -80,4 +81,4 @@ def _accuracy(result: Mapping[str, Any]) -> str:
     for part in ("test", "validation"):
         if (accuracy := result[f"{part}_accuracy"]) is not None:
             return f"{part} accuracy [bold]{accuracy:.1%}[/]"
-    return "trained; no image was left to test on"
+    return "trained (there is no image to test on)"

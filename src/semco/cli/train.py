@@ -39,6 +39,7 @@ def train(
     from semco.recipes import configure
     from semco.training.run_folder import free_run_folder
 
+    options.require_data(data, recipe is not None or config is not None, setting or ())
     said = options.given(
         classes,
         data=data,

@@ -29,6 +29,11 @@ def load(config: DataConfig, report: Report | None = None) -> Dataset:
     return dataset if config.image_size is None else dataset.resized(config.image_size)
 
 
+def is_there(source: str) -> bool:
+    """Whether a source is bundled, or a file or folder that exists."""
+    return source in REGISTERED or Path(source).expanduser().exists()
+
+
 def _reader(source: str) -> Reader:
     if source in REGISTERED:
         return REGISTERED[source]

@@ -29,6 +29,7 @@ from semco.evaluation.zero_shot import with_classes
 from semco.files import atomic_path
 from semco.training.distributed import Processes
 from semco.training.execution import choose_device
+from semco.training.run_folder import RunFolder
 
 BATCH = 256
 
@@ -89,7 +90,10 @@ def find_model(folder: Path) -> Path:
     """The model folder of a run, or the folder itself where it is one."""
     if not folder.is_dir():
         raise UserError(f"there is no run folder {folder}.")
-    return folder if (folder / "model.json").is_file() else folder / "model"
+    if (folder / "model.json").is_file():
+        return folder
+    model = folder / "model"
+    return model if model.is_dir() else RunFolder.open(folder).model
 
 
 def expand(paths: Sequence[Path]) -> list[Path]:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from semco.config import Config
 from semco.data.datasets import Dataset
-from semco.data.sources import load
+from semco.data.sources import is_there, load
 from semco.data.split import Split, make_split
 from semco.errors import UserError
 from semco.files import read_json, write_json, write_text
@@ -73,7 +73,7 @@ def prepare(config: Config, run: RunFolder | None, observer: Observer, dataset: 
             f"evaluation.head={config.evaluation.head} needs a semantic head, which {config.method.name} has not; "
             "use evaluation.head=one_hot."
         )
-    dataset = dataset or load(config.data, observer.on_loading)
+    dataset = dataset or _load(config, run, observer)
     if dataset.skipped:
         named = ", ".join(dataset.skipped[:3]) + (" ..." if len(dataset.skipped) > 3 else "")
         observer.on_message(f"skipped {len(dataset.skipped)} unreadable image(s): {named}")
@@ -91,6 +91,18 @@ def prepare(config: Config, run: RunFolder | None, observer: Observer, dataset: 
     if run is not None:
         _refuse_another(problem, run)
     return replace(problem, scale=build_method(config.method, problem.task()).scale)
+
+
+def _load(config: Config, run: RunFolder | None, observer: Observer) -> Dataset:
+    try:
+        return load(config.data, observer.on_loading)
+    except UserError as error:
+        if run is None or is_there(config.data.source):
+            raise
+        raise UserError(
+            f"{run.path} was begun with {config.data.source!r}, which is not there: put it back, or write where it is "
+            f"now as data.source into {run.config_file}."
+        ) from error
 
 
 def _refuse_another(problem: Problem, run: RunFolder) -> None:

@@ -16,6 +16,7 @@ from semco.errors import UserError
 from semco.labels.embeddings import LabelEmbeddings, Matrix
 
 SWALLOWED = 0.5  # a group with more than this part of the classes is warned of
+SEVERAL = 6  # of fewer classes most may well be look-alikes
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def group_labels(names: Sequence[str], matrix: Matrix, eps: float) -> NDArray[np
 
 def _notes(groups: Groups) -> tuple[str, ...]:
     total = len(groups.names)
-    if total < 3 or groups.largest <= SWALLOWED * total:
+    if total < 3 or groups.largest <= SWALLOWED * total or (groups.count > 1 and total < SEVERAL):
         return ()
     size = "all" if groups.count == 1 else f"{groups.largest} of the"
     return (

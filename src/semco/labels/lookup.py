@@ -254,7 +254,7 @@ class Lookup:
             listed = " and ".join(repr(_short(other)) for other in sorted(others))
             notes.append(
                 f"class {_short(match.name)!r} means {match.term!r} like {listed}: the vectors were turned"
-                f" a little apart; map it by hand with --alias {_short(match.name)!r}=TERM if that is wrong."
+                f" a little apart; if that is wrong, {_by_hand(match.name)}."
             )
         return matches, sorted(notes)
 
@@ -270,9 +270,8 @@ class Lookup:
         explained = "; ".join(f"class name {self._unknown(name)}" for name in missing[:MISSING_SHOWN])
         more = len(missing) - MISSING_SHOWN
         rest = f"; and {more} more: {', '.join(map(_short, missing[MISSING_SHOWN:][:20]))}" if more > 0 else ""
-        example = _short(missing[0])
-        train = f"--set 'labels.aliases={{{example}: TERM}}' of 'semco train'"
-        return f"{explained}{rest}. Map a name by hand with --alias '{example}=TERM' of 'semco labels', {train}."
+        how = _by_hand(missing[0])
+        return f"{explained}{rest}. {how[0].upper()}{how[1:]}."
 
     def _unknown(self, name: str) -> str:
         key = spell(name)
@@ -402,7 +401,14 @@ def _is_correction(key: str, term: str) -> bool:
 
 def _guess(match: Match) -> str:
     name = _short(match.name)
-    return f"class {name!r} was read as {match.term!r}; if that is wrong, map it by hand with --alias {name!r}=TERM."
+    return f"class {name!r} was read as {match.term!r}; if that is wrong, {_by_hand(match.name)}."
+
+
+def _by_hand(name: str) -> str:
+    """How to say what a class name means."""
+    short = _short(name)
+    train = f"--set 'labels.aliases={{{short}: TERM}}' of 'semco train'"
+    return f"map it by hand with --alias '{short}=TERM' of 'semco labels', {train}"
 
 
 def _rivals(matches: Sequence[Match]) -> list[int]:

@@ -64,6 +64,8 @@ def _defaults(method: str) -> dict[str, Any]:
 
 def _short(value: object) -> str:
     text = "none" if value is None else str(value)
+    if len(text) > 24 and "/" in text:
+        return f"…{text[-23:]}"  # of a path the end tells more
     return text if len(text) <= 24 else f"{text[:23]}…"
 
 

@@ -26,6 +26,7 @@ from semco.report.tables import (
     difference_text,
     difference_title,
     duration_text,
+    judged_on,
     labels_text,
     mean_known,
     runs_text,
@@ -79,11 +80,12 @@ def _context(runs: Sequence[Run], title: str | None, samples: Sequence[Sample] |
         "tiles": _tiles(repeats),
         "rows": [_table_row(row) for row in rows],
         "against": difference_title(rows),
+        "judged_on": judged_on(runs),
         "in_depth": f"{own_name}, seed {subject.seed}" if len(runs) > 1 else "",
         "learning": learning_charts(groups, subject),
         "groups": meaning(subject),
         "pseudo": pseudo_label_charts(subject),
-        "truth_known": any(key.endswith("/accuracy") for key in subject.keys("pseudo/")),
+        "truth_known": any(subject.series(key)[0] for key in subject.keys("pseudo/") if key.endswith("/accuracy")),
         "confusion": confusions(subject),
         "random": _answers(shown, "random", subject.class_names),
         "mistakes": _answers(shown, "mistake", subject.class_names),
@@ -128,6 +130,9 @@ def _preliminary(run: Run) -> str:
     _, values = run.series("validation_accuracy")
     if not values:
         return f"{title_of(run.method)} has not been judged on any image yet."
+    if run.finished:
+        images = f"{len(run.split.get('validation', ())):,} validation images"
+        return f"{title_of(run.method)} names {accuracy_text(values[-1])} of {images} right; there are none to test on."
     return f"{title_of(run.method)} names {accuracy_text(values[-1])} of the validation images right so far."
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from semco.config import read_yaml
 from semco.errors import UserError
@@ -14,6 +14,7 @@ from semco.files import read_json
 from semco.training.run_folder import RunFolder
 
 Series = tuple[list[float], list[float]]
+Part = Literal["test", "validation"]
 
 
 @dataclass(frozen=True)
@@ -76,9 +77,9 @@ class Run:
             return None
         return int(data.get("labels") or data["labels_per_class"] * len(self.class_names))
 
-    def accuracy(self) -> float | None:
-        """Test accuracy of a finished run."""
-        value = self.result.get("test_accuracy")
+    def accuracy(self, part: Part = "test") -> float | None:
+        """Of a finished run, on its test or validation images."""
+        value = self.result.get(f"{part}_accuracy")
         return None if value is None else float(value)
 
     def series(self, key: str) -> Series:

@@ -13,12 +13,14 @@ from rich.text import Text
 
 from semco.evaluation.results import Evaluation
 from semco.report.names import experiments
-from semco.report.runs import Run, read_run
+from semco.report.runs import Part, Run, read_run
+
+PARTS: tuple[Part, ...] = ("test", "validation")
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Test accuracy of an experiment minus that of the first, seed by seed."""
+    """Accuracy of an experiment minus that of the first, seed by seed."""
 
     mean: float
     standard_error: float | None
@@ -52,13 +54,22 @@ class Row:
 
 def summary_rows(runs: Sequence[Run]) -> list[Row]:
     """One row an experiment, in the order in which they were given; the others are measured by the first."""
-    groups = experiments(runs)
+    groups, part = experiments(runs), judged_on(runs)
     first = next(iter(groups.values()), [])
-    return [_row(name, group, None if group is first else _difference(group, first)) for name, group in groups.items()]
+    return [
+        _row(name, group, None if group is first else _difference(group, first, part), part)
+        for name, group in groups.items()
+    ]
 
 
-def _row(name: str, runs: Sequence[Run], difference: Difference | None) -> Row:
-    accuracies = [value for run in runs if (value := run.accuracy()) is not None]
+def judged_on(runs: Sequence[Run]) -> Part:
+    """The test images; where no run has any, but images that were held out, these."""
+    tested, validated = (any(run.accuracy(part) is not None for run in runs) for part in PARTS)
+    return "validation" if validated and not tested else "test"
+
+
+def _row(name: str, runs: Sequence[Run], difference: Difference | None, part: Part) -> Row:
+    accuracies = [value for run in runs if (value := run.accuracy(part)) is not None]
     seconds = [run.seconds for run in runs if run.finished and run.seconds is not None]
     return Row(
         name,
@@ -72,10 +83,10 @@ def _row(name: str, runs: Sequence[Run], difference: Difference | None) -> Row:
     )
 
 
-def _difference(runs: Sequence[Run], first: Sequence[Run]) -> Difference | None:
+def _difference(runs: Sequence[Run], first: Sequence[Run], part: Part) -> Difference | None:
     """Over the seeds that both have finished on the same data, so that what they share cancels."""
     ours, theirs = (
-        {(run.data, run.seed): value for run in group if (value := run.accuracy()) is not None}
+        {(run.data, run.seed): value for run in group if (value := run.accuracy(part)) is not None}
         for group in (runs, first)
     )
     values = [ours[key] - theirs[key] for key in sorted(ours.keys() & theirs.keys())]
@@ -122,12 +133,13 @@ def labels_text(labels: int | None) -> str:
 
 def summary_table(runs: Sequence[Path], title: str | None = None) -> Table:
     """The rows as a table for the terminal."""
-    rows = summary_rows([read_run(path) for path in runs])
+    read = [read_run(path) for path in runs]
+    rows = summary_rows(read)
     best = max((row.accuracy for row in rows if row.accuracy is not None), default=None)
     table = Table(title=title)
     table.add_column("method")
     against = difference_title(rows)
-    for column in ("labels", "runs", "test accuracy", *([against] if against else []), "time"):
+    for column in ("labels", "runs", f"{judged_on(read)} accuracy", *([against] if against else []), "time"):
         table.add_column(column, justify="right")
     for row in rows:
         style = "bold green" if best is not None and row.accuracy == best and len(rows) > 1 else ""

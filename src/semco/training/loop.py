@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -132,6 +133,7 @@ class Trainer:
         network = self.network
         shape, views = self.batches.image_shape, self.batches.views_a_step
         compilation = choose_compilation(training, network, shape, views, self._device)
+        self._compiles = compilation.wanted
         if compilation.wanted:
             self.observer.on_message(f"the first steps wait for the network to be compiled: {compilation.reason}")
             network = torch.compile(network, dynamic=False)  # type: ignore[assignment]
@@ -154,15 +156,32 @@ class Trainer:
         ):
             for taken, (batch, truth) in enumerate(batches):
                 self._refresh_when_due()
-                self._train(batch, truth, stop)
                 if taken == 0:
+                    self._train_first(batch, truth, stop)
                     keep_memory()
+                else:
+                    self._train(batch, truth, stop)
                 self._log_when_due(total)
                 if (signal := self._exchange.stop(stop.number)) is not None:
                     self._save()
                     raise Interrupted(signal, self.step, self.run_folder.path)
                 if self._due(self._rhythm.save, total):
                     self._save()
+
+    def _train_first(self, batch: Batch, truth: Tensor, stop: StopRequest) -> None:
+        """The step that may compile, which takes minutes: a signal is answered at once, and is no error of a compiler.
+
+        A terminal's Ctrl-C ends compilers too, before anything of the step has counted.
+        """
+        if self._compiles:
+            stop.told = partial(self.observer.on_message, "stopping when the network is compiled")
+        try:
+            self._train(batch, truth, stop)
+        except Exception:
+            if stop.number is None or not self._compiles:
+                raise
+            raise Interrupted(stop.number, self.step, self.run_folder.path) from None
+        stop.told = None
 
     def _train(self, batch: Batch, truth: Tensor, stop: StopRequest) -> None:
         """One step: losses, gradients, weights, average."""

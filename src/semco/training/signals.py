@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -37,12 +37,15 @@ class StopRequest:
 
     def __init__(self, *, patient: bool = False) -> None:
         self.number: int | None = None
+        self.told: Callable[[], None] | None = None  # called by the first signal
         self._patient = patient
 
     def __call__(self, number: int, _frame: FrameType | None) -> None:
         if self.number == signal.SIGINT and number == signal.SIGINT and not self._patient:
             raise KeyboardInterrupt
-        self.number = number
+        first, self.number = self.number is None, number
+        if first and self.told is not None:
+            self.told()
 
 
 @contextmanager
