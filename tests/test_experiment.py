@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch._dynamo.exc import TorchDynamoException
 
 from semco.config import Config, merge
 from semco.errors import UserError
@@ -229,8 +230,13 @@ def test_a_signal_while_compiling_is_answered_and_no_error_of_a_compiler(
 
     def die(*_: object) -> None:
         os.kill(os.getpid(), signal.SIGINT)
-        raise RuntimeError("C++ compile error")
+        raise TorchDynamoException("C++ compile error")
 
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    empty, whole = tmp_path / "a" / "empty.so", tmp_path / "a" / "whole.so"
+    empty.parent.mkdir()
+    empty.touch()
+    whole.write_bytes(b"code")
     heard: list[str] = []
     monkeypatch.setattr("semco.training.loop.choose_compilation", lambda *_: Compilation(True, "asked for"))
     with monkeypatch.context() as dying:
@@ -238,8 +244,25 @@ def test_a_signal_while_compiling_is_answered_and_no_error_of_a_compiler(
         with pytest.raises(Interrupted, match="stopped by SIGINT after step 0"):
             train(config_of(tiny_values), tmp_path / "run", Heard())
     assert heard[-1] == "stopping when the network is compiled"
+    assert (empty.exists(), whole.exists()) == (False, True)
     monkeypatch.setattr("semco.training.loop.choose_compilation", lambda *_: Compilation(False, ""))
     assert resume(tmp_path / "run")["steps"] == tiny_values["training"]["steps"]
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method:DeprecationWarning")
+def test_a_network_that_cannot_be_compiled_is_said_in_one_sentence(
+    tiny_values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise TorchDynamoException("ImportError: x.so: file too short\n\nSet TORCHDYNAMO_VERBOSE=1")
+
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr("semco.training.loop.choose_compilation", lambda *_: Compilation(True, "asked for"))
+    monkeypatch.setattr(Trainer, "_train", fail)
+    with pytest.raises(
+        UserError, match=r"not be compiled \(ImportError: x.so: file too short\); try 'semco resume .*/run'"
+    ):
+        train(config_of(tiny_values), tmp_path / "run")
 
 
 def test_data_that_was_moved_may_be_named_anew(tiny_values: dict[str, Any], tiny_npz: Path, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import os
 import shutil
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 import torch
@@ -105,6 +106,15 @@ def compiling(config: TrainingConfig, device: torch.device) -> AbstractContextMa
     Left alone, the compiler keeps each convolution's input beside the map that it is made of.
     """
     return compiler.patch(aggressive_recomputation=True) if _makes_maps_again(config, device) else nullcontext()
+
+
+def forget_empty_libraries() -> None:
+    """A compiler that is killed leaves an empty library in torch's cache, at which every later run would fail."""
+    from torch._inductor.runtime.cache_dir_utils import cache_dir
+
+    for file in Path(cache_dir()).rglob("*.so"):
+        if file.stat().st_size == 0:
+            file.unlink(missing_ok=True)
 
 
 def _makes_maps_again(config: TrainingConfig, device: torch.device) -> bool:

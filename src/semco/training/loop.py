@@ -19,7 +19,7 @@ from semco.training import checkpoint as files
 from semco.training.distributed import Processes, from_main, sum_over_processes, together
 from semco.training.ema import averaged_copy, decay_at, update_average
 from semco.training.exchange import StepExchange
-from semco.training.execution import choose_compilation, choose_precision, compiling
+from semco.training.execution import choose_compilation, choose_precision, compiling, forget_empty_libraries
 from semco.training.forward import NetworkForward
 from semco.training.memory import kept_for_reuse
 from semco.training.optimiser import build_optimiser
@@ -156,11 +156,12 @@ class Trainer:
         ):
             for taken, (batch, truth) in enumerate(batches):
                 self._refresh_when_due()
-                if taken == 0:
-                    self._train_first(batch, truth, stop)
-                    keep_memory()
+                if taken == 0 and self._compiles:
+                    self._compile(batch, truth, stop)
                 else:
                     self._train(batch, truth, stop)
+                if taken == 0:
+                    keep_memory()
                 self._log_when_due(total)
                 if (signal := self._exchange.stop(stop.number)) is not None:
                     self._save()
@@ -168,19 +169,24 @@ class Trainer:
                 if self._due(self._rhythm.save, total):
                     self._save()
 
-    def _train_first(self, batch: Batch, truth: Tensor, stop: StopRequest) -> None:
-        """The step that may compile, which takes minutes: a signal is answered at once, and is no error of a compiler.
+    def _compile(self, batch: Batch, truth: Tensor, stop: StopRequest) -> None:
+        """The step that compiles, which takes minutes, so that a signal is answered at once.
 
         A terminal's Ctrl-C ends compilers too, before anything of the step has counted.
         """
-        if self._compiles:
-            stop.told = partial(self.observer.on_message, "stopping when the network is compiled")
+        from torch._dynamo.exc import TorchDynamoException  # takes a second
+
+        stop.told = partial(self.observer.on_message, "stopping when the network is compiled")
         try:
             self._train(batch, truth, stop)
-        except Exception:
-            if stop.number is None or not self._compiles:
-                raise
-            raise Interrupted(stop.number, self.step, self.run_folder.path) from None
+        except TorchDynamoException as error:
+            forget_empty_libraries()
+            if stop.number is not None:
+                raise Interrupted(stop.number, self.step, self.run_folder.path) from None
+            reason, again = str(error).strip().splitlines()[0], f"semco resume {self.run_folder.path}"
+            raise UserError(
+                f"the network could not be compiled ({reason}); try '{again}', or train with training.compile=off."
+            ) from error
         stop.told = None
 
     def _train(self, batch: Batch, truth: Tensor, stop: StopRequest) -> None:
