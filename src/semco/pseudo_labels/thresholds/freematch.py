@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from semco.across import mean_across, rows_across
+from semco.across import mean_across
 from semco.pseudo_labels.thresholds.base import Pace, ThresholdPolicy, prior_of
 
 # Keeps the ratio of two running means finite for a choice that has not been made for ages.
@@ -46,11 +46,13 @@ class FreeMatchThreshold(ThresholdPolicy):
 
     def update(self, confidence: Tensor, choices: Tensor, scores: Tensor, index: Tensor) -> None:  # noqa: ARG002
         """Eq. 5, 6 and 10: moving averages of what the batch says on average."""
-        weight = self.pace()
-        confidence, choices, scores = rows_across(confidence), rows_across(choices), rows_across(scores)
-        self.confidence.lerp_(confidence.mean(), weight)
-        self.expected.lerp_(scores.mean(dim=0), weight)
-        self.frequency.lerp_(_histogram(choices, scores), weight)
+        weight, kinds = self.pace(), scores.shape[-1]
+        means = confidence.mean()[None], scores.mean(dim=0), _histogram(choices, scores)
+        # As one: processes wait for each other at every exchange.
+        of_confidence, expected, frequency = mean_across(torch.cat(means)).split((1, kinds, kinds))
+        self.confidence.lerp_(of_confidence.squeeze(), weight)
+        self.expected.lerp_(expected, weight)
+        self.frequency.lerp_(frequency, weight)
 
     def mask(self, confidence: Tensor, choices: Tensor, scores: Tensor) -> Tensor:  # noqa: ARG002
         return (confidence >= self.thresholds[choices]).to(confidence.dtype)
@@ -68,8 +70,7 @@ def fairness_loss(strong: Tensor, mask: Tensor, expected: Tensor, frequency: Ten
     """
     target = _normalised(expected / frequency.clamp(min=RAREST))
     chosen = F.one_hot(strong.argmax(dim=-1), strong.shape[-1]).to(strong.dtype)
-    mean = mean_across((strong * mask[:, None]).mean(dim=0))
-    count = mean_across((chosen * mask[:, None]).mean(dim=0))
+    mean, count = mean_across(torch.stack([(each * mask[:, None]).mean(dim=0) for each in (strong, chosen)]))
     made = count > 0
     ratio = torch.where(made, mean / count.clamp(min=RAREST), torch.zeros_like(mean))
     balanced = ratio / ratio.sum().clamp(min=RAREST)
