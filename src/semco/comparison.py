@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -156,9 +157,7 @@ def run_cells(
     with stop_request() as stop, ThreadPoolExecutor(max_workers=jobs) as workers:
 
         def work(number: int, cell: Cell) -> Outcome:
-            if stop.number is None and not cell.run.finished():
-                begun(number, cell)
-            outcome = _run_cell(cell, jobs, stop)
+            outcome = _run_cell(cell, jobs, stop, partial(begun, number, cell))
             if stop.number is None:
                 done(outcome)
             return outcome
@@ -169,10 +168,11 @@ def run_cells(
     return outcomes
 
 
-def _run_cell(cell: Cell, jobs: int, stop: StopRequest) -> Outcome:
+def _run_cell(cell: Cell, jobs: int, stop: StopRequest, begun: Callable[[], None]) -> Outcome:
     if not cell.run.finished():
         if stop.number is not None:
             return Outcome(cell, None, "not begun")
+        begun()
         threads = max(1, (os.cpu_count() or 1) // jobs)
         code, said = _carry_out(_command(cell), {"OMP_NUM_THREADS": str(threads), **os.environ}, stop)
         if code != 0:

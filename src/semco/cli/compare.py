@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from semco.cli import options
+from semco.cli.running import judged
 
 if TYPE_CHECKING:
     from semco.comparison import Cell, HeadRow, Outcome
@@ -59,8 +60,9 @@ def compare(
         console.print(f"{cell.name}: run {number} of {len(cells)}", style="dim", markup=False, highlight=False)
 
     def tell(outcome: Outcome) -> None:
-        said = outcome.problem or _accuracy(outcome)
-        console.print(f"{outcome.cell.name}: {said}", markup=False, highlight=False, soft_wrap=True)
+        said = judged(outcome.result) if outcome.result is not None else None
+        ended = outcome.problem or (" ".join(said) if said else "no image to test on")
+        console.print(f"{outcome.cell.name}: {ended}", markup=False, highlight=False, soft_wrap=True)
 
     try:
         outcomes = run_cells(cells, jobs, tell, begin)
@@ -79,14 +81,6 @@ def compare(
     if failed:
         console.print(f"{failed} of {len(outcomes)} runs failed; the same command tries them again.", style="red")
         raise typer.Exit(1)
-
-
-def _accuracy(outcome: Outcome) -> str:
-    result = outcome.result or {}
-    for part in ("test", "validation"):
-        if (accuracy := result.get(f"{part}_accuracy")) is not None:
-            return f"{part} accuracy {accuracy:.1%}"
-    return "no image to test on"
 
 
 def pseudo_label_table(rows: list[HeadRow]) -> Table:

@@ -46,7 +46,9 @@ FIELDS = {
 
 def require_data(data: str | None, others: bool, settings: Sequence[str]) -> None:
     """What to train on must be said: by the argument, or by whatever else can (``others``, a setting)."""
-    if data is None and not others and not any(each.startswith("data.source=") for each in settings):
+    from semco.config import assignment, flat_fields
+
+    if data is None and not others and not any("data.source" in flat_fields(assignment(each)) for each in settings):
         raise UserError(
             "say what to train on: a folder with a folder of images a class, an .npz file, or fashion-mini, which is "
             "bundled; 'semco demo' is a first look."

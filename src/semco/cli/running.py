@@ -70,15 +70,17 @@ def show_result(result: Mapping[str, Any], *, as_json: bool) -> None:
         typer.echo(json.dumps(result))
         return
     console = Console(soft_wrap=True)
+    said = judged(result)
+    outcome = f"{said[0]} [bold]{said[1]}[/]" if said else "trained (there is no image to test on)"
     took = f"{result['steps']:,} steps, {result['seconds']:.0f} s"
-    console.print(f"{_accuracy(result)} after {took}", highlight=False)
+    console.print(f"{outcome} after {took}", highlight=False)
     console.print(f"report   {result['run']}/report.html", markup=False, highlight=False)
     console.print(f"predict  semco predict {shlex.quote(result['run'])} IMAGES...", markup=False, highlight=False)
 
 
-def _accuracy(result: Mapping[str, Any]) -> str:
-    """The best there is to say: of test images, else of held-out labels, else nothing."""
+def judged(result: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The best there is to say, as words and a number: of test images, else of held-out labels, else nothing."""
     for part in ("test", "validation"):
         if (accuracy := result[f"{part}_accuracy"]) is not None:
-            return f"{part} accuracy [bold]{accuracy:.1%}[/]"
-    return "trained (there is no image to test on)"
+            return f"{part} accuracy", f"{accuracy:.1%}"
+    return None

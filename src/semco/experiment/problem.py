@@ -94,15 +94,12 @@ def prepare(config: Config, run: RunFolder | None, observer: Observer, dataset: 
 
 
 def _load(config: Config, run: RunFolder | None, observer: Observer) -> Dataset:
-    try:
-        return load(config.data, observer.on_loading)
-    except UserError as error:
-        if run is None or is_there(config.data.source):
-            raise
+    if run is not None and not is_there(config.data.source):
         raise UserError(
             f"{run.path} was begun with {config.data.source!r}, which is not there: put it back, or write where it is "
             f"now as data.source into {run.config_file}."
-        ) from error
+        )
+    return load(config.data, observer.on_loading)
 
 
 def _refuse_another(problem: Problem, run: RunFolder) -> None:

@@ -60,12 +60,12 @@ class RunFolder:
         run = cls(path)
         if not path.exists():
             raise UserError(f"there is no run folder {path}.")
-        below = sorted(file.parent.name for file in path.glob("*/config.yaml"))
-        if below and not run.config_file.is_file():
-            raise UserError(f"{path} holds several runs; choose one: {', '.join(str(path / name) for name in below)}.")
-        if not run.config_file.is_file():
-            raise UserError(f"{path} is not a run folder: it has no config.yaml.")
-        return run
+        if run.config_file.is_file():
+            return run
+        below = sorted(str(file.parent) for file in path.glob("*/config.yaml"))
+        if below:
+            raise UserError(f"{path} holds several runs; choose one: {', '.join(below)}.")
+        raise UserError(f"{path} is not a run folder: it has no config.yaml.")
 
     def config(self) -> Config:
         try:

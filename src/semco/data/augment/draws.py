@@ -23,7 +23,7 @@ class WeakDraws:
     left: Tensor  # (M,) int64
     flip: Tensor  # (M,) bool
 
-    def __getitem__(self, views: slice | Tensor) -> WeakDraws:
+    def __getitem__(self, views: slice) -> WeakDraws:
         return WeakDraws(self.top[views], self.left[views], self.flip[views])
 
 
