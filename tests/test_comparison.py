@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from semco.comparison import (
+from semco.experiment.comparison import (
     HEADS,
     PSEUDO_LABELS,
     Cell,
@@ -22,8 +22,8 @@ from semco.comparison import (
 )
 from semco.config import merge
 from semco.errors import UserError
-from semco.recipes import configure
-from semco.training.run_folder import RunFolder
+from semco.config import configure
+from semco.run.folder import RunFolder
 
 
 def outcome(variant: str, seed: int, accuracy: float | None) -> Outcome:

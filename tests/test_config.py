@@ -8,7 +8,7 @@ import pytest
 
 from semco.config import Config, changed_fields
 from semco.errors import UserError
-from semco.recipes import configure
+from semco.config import configure
 
 
 @pytest.mark.parametrize("written", ["on", "off", "auto", "'on'", "'off'"])

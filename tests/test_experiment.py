@@ -22,10 +22,10 @@ from semco.config import Config, merge
 from semco.errors import UserError
 from semco.experiment import resume, train
 from semco.methods import Method
-from semco.recipes import configure
+from semco.config import configure
 from semco.training.execution import Compilation
 from semco.training.loop import Line, Silent, Trainer
-from semco.training.run_folder import RunFolder
+from semco.run.folder import RunFolder
 from semco.training.signals import Interrupted
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from semco.config import Config
 from semco.errors import UserError
-from semco.recipes import RECIPES, configure
+from semco.config.recipes import RECIPES, configure
 from semco.training.schedule import highest_learning_rate
 
 

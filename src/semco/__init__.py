@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["Config", "SemCoClassifier", "UserError", "__version__", "resume", "train"]
 
-# Where each public name lives; imported when first used, so that the command line starts at once.
+# The module of each public name; imported when first used, so that the command line starts fast.
 _HOMES = {
-    "Config": "semco.experiment",
+    "Config": "semco.config",
     "SemCoClassifier": "semco.estimator",
     "UserError": "semco.errors",
     "resume": "semco.experiment",

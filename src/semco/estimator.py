@@ -16,6 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from semco.config import Config, configure
+from semco.config.layers import merge_layer
 from semco.data.arrays import checked_names
 from semco.data.datasets import UNLABELLED, Dataset
 from semco.errors import UserError
@@ -23,36 +25,37 @@ from semco.evaluation.model_file import load_model
 from semco.evaluation.predictions import Head, probabilities
 from semco.evaluation.results import image_batches
 from semco.experiment import train
-from semco.recipes import configure, over
 
 
 class SemCoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Train on arrays of images, with -1 as the label of those that have none.
+    """Train on arrays of images; images without a label have the label -1.
+
+    The default method is ``semco_plus``, SemCo+ (ours); ``method="semco"`` is the paper's method.
 
     Parameters
     ----------
-    class_names : names of the classes in sorted order of their labels; None where ``y`` holds the names themselves.
-        Meaning is taken from these names, so that numbers alone are enough only for methods without a semantic head.
+    class_names : names of the classes in sorted order of their labels; None if ``y`` holds the names themselves.
+        The label vectors come from these names, so numbers alone are enough only for methods without a semantic head.
     method, backbone, steps, batch_size, mu : as in ``semco train``.
-    head : which head answers: ``one_hot``, ``semantic`` or ``average``.
+    head : the head that predicts: ``one_hot``, ``semantic`` or ``average``.
     settings : any other configuration values, by section, for example ``{"method": {"lambda_co": 0.5}}``.
     random_state : seed of the initial weights and the views.
-    out : a new folder for the run, with its report; None keeps nothing on the disk.
+    out : a new folder for the run and its report; None keeps nothing on the disk.
 
     Attributes
     ----------
-    classes_ : (K,) the labels, sorted. model_ : the trained `SavedModel`. result_ : the run's result.
-    n_features_in_ : numbers in an image.
+    classes_ : (K,) the sorted labels. model_ : the trained `SavedModel`. result_ : the `RunResult` of the run.
+    n_features_in_ : number of values in an image.
 
-    scikit-learn's common checks feed tables of features; images are not tables, so only those checks apply that do
-    not fit (parameters, cloning, representation, errors before fitting). ``docs/python.md`` lists them.
+    scikit-learn's common checks use tables of features. Images are not tables, so only the checks that do not fit an
+    estimator apply (parameters, cloning, representation, errors before fitting). ``docs/python.md`` lists them.
     """
 
     def __init__(
         self,
         class_names: Sequence[str] | None = None,
         *,
-        method: str = "semco",
+        method: str = "semco_plus",
         backbone: str = "wrn-10-2",
         steps: int = 1000,
         batch_size: int = 64,
@@ -74,13 +77,13 @@ class SemCoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.out = out
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Images (N, H, W) or (N, H, W, C) uint8, labels (N,) with -1 for unlabelled."""
+        """Fit images (N, H, W) or (N, H, W, C) uint8 with labels (N,), -1 for unlabelled images."""
         images, labels = as_images(X), np.asarray(y)
         if labels.dtype.kind == "S":
             labels = labels.astype(str)
         if labels.shape != (len(images),):
-            raise UserError(f"y must hold one label an image, shape ({len(images)},), not {labels.shape}.")
-        known = _known(labels)
+            raise UserError(f"y must hold one label per image, shape ({len(images)},), not {labels.shape}.")
+        known = _is_known(labels)
         self.classes_, numbers = np.unique(labels[known], return_inverse=True)
         if len(self.classes_) < 2:
             raise UserError(f"y must hold labels of at least two classes, not {len(self.classes_)}; -1 is unlabelled.")
@@ -96,7 +99,7 @@ class SemCoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float32]:
-        """(N, K) probabilities, columns in the order of ``classes_``."""
+        """Return probabilities (N, K), columns in the order of ``classes_``."""
         check_is_fitted(self, "model_")
         about = self.model_.description
         images = as_images(X)
@@ -108,7 +111,7 @@ class SemCoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return probabilities(self.model_.network, batches, self.model_.scorer(self.head))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """(N,) labels as given to `fit`."""
+        """Return labels (N,) of the kind that was given to `fit`."""
         best = self.predict_proba(X).argmax(axis=1)
         labels: NDArray[Any] = self.classes_[best]
         return labels
@@ -119,7 +122,7 @@ class SemCoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return labels
         if isinstance(self.class_names, str):
             raise UserError(f"class_names is a list of names, not {self.class_names!r}.")
-        if self.classes_.dtype.kind in "UO" and set(self.class_names) & set(labels):  # y holds names, which say it all
+        if self.classes_.dtype.kind in "UO" and set(self.class_names) & set(labels):  # y holds the names
             if set(self.class_names) == set(labels):
                 return labels
             odd = sorted(set(self.class_names) ^ set(labels))
@@ -127,11 +130,11 @@ class SemCoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if len(self.class_names) != len(self.classes_):
             raise UserError(
                 f"class_names has {len(self.class_names)} names, but y holds {len(self.classes_)} classes: "
-                "give one name a class, in sorted order of the labels."
+                "give one name per class, in sorted order of the labels."
             )
         return checked_names("class_names", self.class_names)
 
-    def _config(self) -> Any:
+    def _config(self) -> Config:
         own = {
             "data": {"source": "arrays", "validation": "none"},
             "method": {"name": self.method},
@@ -148,27 +151,27 @@ class SemCoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise UserError(
                 f"settings are sections of the configuration, as in {{'training': {{'mu': 3}}}}, not {self.settings!r}."
             )
-        return configure(options=over(own, dict(self.settings or {})))
+        return configure(options=merge_layer(own, dict(self.settings or {})))
 
 
-def _known(labels: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which of the labels (N,) are labels: neither -1 nor "-1"; a missing value is neither."""
-    said = labels.tolist()
-    missing = [label for label in said if label is None or label != label]  # nan is not itself
+def _is_known(labels: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which of the labels (N,) are known: neither -1 nor "-1"; a missing value is an error."""
+    values = labels.tolist()
+    missing = [label for label in values if label is None or label != label]  # nan differs from itself
     if missing:
-        raise UserError(f"y holds {missing[0]}, which is no label; use -1 for images that have none.")
-    negative = [label for label in said if isinstance(label, int | float) and label < UNLABELLED]
+        raise UserError(f"y holds {missing[0]}, which is not a label; use -1 for images without a label.")
+    negative = [label for label in values if isinstance(label, int | float) and label < UNLABELLED]
     if negative:
-        raise UserError(f"y holds {negative[0]}; labels are not negative, but for -1 of images that have none.")
-    return np.array([label != UNLABELLED and label != str(UNLABELLED) for label in said], dtype=bool)
+        raise UserError(f"y holds {negative[0]}; labels must not be negative, except -1 for images without a label.")
+    return np.array([label != UNLABELLED and label != str(UNLABELLED) for label in values], dtype=bool)
 
 
 def as_images(X: ArrayLike) -> torch.Tensor:
-    """(N, H, W) or (N, H, W, C) uint8 -> (N, C, H, W) tensor."""
+    """Return images (N, H, W) or (N, H, W, C) uint8 as a tensor (N, C, H, W)."""
     try:
         array = np.asarray(X)
     except ValueError:  # a list of images of several sizes
-        raise UserError("X holds images that differ in size; bring them to one size, uint8 (N, H, W, C).") from None
+        raise UserError("X holds images that differ in size; resize them to one size, uint8 (N, H, W, C).") from None
     if array.ndim == 3:
         array = array[..., None]
     if array.ndim != 4 or array.shape[-1] not in (1, 3) or array.dtype != np.uint8 or len(array) == 0:

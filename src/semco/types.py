@@ -1,12 +1,13 @@
-"""What travels between the rooms of the package.
+"""Data classes that travel between the rooms of the package.
 
-Shapes: B labelled images, U unlabelled images, K classes, d embedding size, F features, Q label groups.
+Shapes: B labelled images, U unlabelled images, K classes, d embedding size, F features, Q groups.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -14,7 +15,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class ViewCounts:
-    """How many views of each image a method asks for; data code makes just these."""
+    """Number of views of each image that a method needs; the data pipeline makes only these."""
 
     labelled_weak: int = 1
     labelled_strong: int = 0
@@ -32,9 +33,9 @@ class Views:
 
 @dataclass(frozen=True)
 class Batch:
-    """One training step's images. What an unlabelled image truly shows is not in here."""
+    """The images of one training step. It does not hold the true classes of unlabelled images."""
 
-    labels: Tensor  # (B,) int64
+    class_ids: Tensor  # (B,) int64, labels of the labelled images
     labelled: Views
     unlabelled: Views
     labelled_index: Tensor  # (B,) int64, position in the labelled set
@@ -43,7 +44,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Outputs:
-    """What the network says about one view. Heads that were not built are None."""
+    """Outputs of the network for one view. Heads that were not built are None."""
 
     features: Tensor  # (N, F)
     logits: Tensor  # (N, K), one-hot head
@@ -59,14 +60,41 @@ class Outputs:
         )
 
 
+class Peers(Protocol):
+    """The processes that share the images of a step."""
+
+    def gather(self, rows: Tensor) -> Tensor:
+        """Return the rows (n, ...) of every process, in order, without gradient: (N, ...)."""
+        ...
+
+    def mean(self, values: Tensor) -> Tensor:
+        """Return the mean of the values of all processes, with gradient."""
+        ...
+
+
+class NoPeers:
+    """A single process, which holds all images of a step."""
+
+    def gather(self, rows: Tensor) -> Tensor:
+        return rows
+
+    def mean(self, values: Tensor) -> Tensor:
+        return values
+
+
 @dataclass(frozen=True)
 class Progress:
-    """Where the run is, and the step's own source of randomness (a function of seed and step)."""
+    """Position in the run, the random generator of the step, and statistics over the whole step.
+
+    The images of a step may be shared by several processes. A method that needs a statistic of all of them which is
+    not a mean of per-image values (a ratio, a threshold) calls `gather` or `mean`.
+    """
 
     step: int
     total_steps: int
     steps_per_epoch: int
-    generator: torch.Generator
+    generator: torch.Generator  # a function of seed and step
+    peers: Peers = field(default_factory=NoPeers)
 
     @property
     def fraction(self) -> float:
@@ -76,26 +104,34 @@ class Progress:
     def epoch(self) -> int:
         return self.step // self.steps_per_epoch
 
+    def gather(self, rows: Tensor) -> Tensor:
+        """Return the rows (n, ...) of the whole step without gradient: (N, ...)."""
+        return self.peers.gather(rows)
+
+    def mean(self, values: Tensor) -> Tensor:
+        """Return the mean over the whole step of values that are means over this process's images, with gradient."""
+        return self.peers.mean(values)
+
 
 @dataclass(frozen=True)
 class PseudoLabels:
-    """What one head says about the unlabelled images of a step."""
+    """Pseudo-labels of one head for the unlabelled images of a step."""
 
-    labels: Tensor  # (U,) int64
-    mask: Tensor  # (U,) float in [0, 1]; 0 = not retained
+    class_ids: Tensor  # (U,) int64
+    weights: Tensor  # (U,) float in [0, 1]; 0 = not retained
     confidence: Tensor  # (U,) float
 
 
 @dataclass(frozen=True)
 class StepResult:
-    """Named losses with their weights, and what is worth logging.
+    """Named losses with their weights, and metrics to log.
 
-    ``total`` is what is minimised. ``metrics`` are 0-dim tensors, averaged over the steps between two log lines;
-    ``pseudo_labels`` are compared with the hidden truth by the loop, which alone knows it.
+    ``total`` is minimised. ``metrics`` are 0-dim tensors, averaged over the steps between two log lines.
+    ``pseudo_labels`` are compared with the true classes by the training loop; methods do not know these.
     """
 
     losses: Mapping[str, Tensor]
-    weights: Mapping[str, float] = field(default_factory=dict)  # 1 where not named
+    weights: Mapping[str, float] = field(default_factory=dict)  # 1 for losses that are not listed
     metrics: Mapping[str, Tensor] = field(default_factory=dict)
     pseudo_labels: Mapping[str, PseudoLabels] = field(default_factory=dict)
 
@@ -110,16 +146,12 @@ class Task:
     """What a method may know of the problem when it is built."""
 
     class_names: tuple[str, ...]
-    embeddings: Tensor  # (K, d) float32, L2-normalised rows: M of the paper
-    groups: Tensor  # (K,) int64, group of each class, 0..Q-1
+    label_vectors: Tensor  # (K, d) float32, L2-normalised rows: M of the paper
+    group_ids: Tensor  # (K,) int64, group of each class, 0..Q-1
     labelled_counts: Tensor  # (K,) int64, labelled images of each class
-    pool_size: int  # unlabelled images
-    num_features: int = 0  # F, of the backbone; for methods with trainable parts of their own
+    pool_size: int  # number of unlabelled images
+    num_features: int = 0  # F of the backbone, for methods with trainable layers of their own
 
     @property
     def num_classes(self) -> int:
         return len(self.class_names)
-
-    @property
-    def num_groups(self) -> int:
-        return int(self.groups.max()) + 1

@@ -18,7 +18,7 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from semco.config import merge
-from semco.training.run_folder import RunFolder
+from semco.run.folder import RunFolder
 
 
 def semco(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:

@@ -12,7 +12,7 @@ from semco.cli.settings import meaning, takes
 from semco.config import Config, MethodConfig
 from semco.errors import UserError
 from semco.methods import Method
-from semco.recipes import configure
+from semco.config import configure
 
 SECTIONS = {name: type(values) for name, values in Config()}
 EVERYTHING = {**SECTIONS, **{name: each.Config for name, each in Method.registry.items()}}

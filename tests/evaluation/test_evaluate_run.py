@@ -20,7 +20,7 @@ from semco.errors import UserError
 from semco.evaluation.model_file import ModelDescription, SavedModel, empty_network, save_model
 from semco.evaluation.predictions import HEADS
 from semco.evaluation.run import evaluate_run
-from semco.training.run_folder import RunFolder
+from semco.run.folder import RunFolder
 
 NAMES = ("shirt", "coat", "bag")
 

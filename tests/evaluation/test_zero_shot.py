@@ -19,7 +19,7 @@ from semco.evaluation.model_file import load_model
 from semco.evaluation.predict import predict_images
 from semco.evaluation.zero_shot import with_classes
 from semco.experiment import train
-from semco.recipes import configure
+from semco.config import configure
 
 # Colours around the wheel, each a class named by its angle; its vector is the point on the circle.
 SEEN, UNSEEN = (0, 60, 120, 180, 240, 300), (30, 210)

@@ -10,7 +10,7 @@ import torch
 
 from semco.config import OptimConfig
 from semco.errors import UserError
-from semco.training.checkpoint import (
+from semco.run.checkpoint import (
     below,
     checkpoints,
     load_checkpoint,
@@ -97,7 +97,7 @@ def test_a_full_disk_leaves_the_old_checkpoint(tmp_path: Path, monkeypatch: pyte
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("semco.training.checkpoint.save_file", full)
+    monkeypatch.setattr("semco.run.checkpoint.save_file", full)
     with pytest.raises(UserError, match="No space left"):
         save_checkpoint(tmp_path, 2, {"x": torch.ones(1)}, {})
     assert [path.name for path in tmp_path.iterdir()] == ["step-000000001.safetensors"]

@@ -23,13 +23,13 @@ from semco.config import Config, merge
 from semco.data.batches import Batches
 from semco.errors import UserError
 from semco.experiment import resume, train
-from semco.recipes import configure
-from semco.training.checkpoint import load_checkpoint
-from semco.training.distributed import Processes, from_main, gather_rows, process_group, sum_over_processes, together
+from semco.config import configure
+from semco.run.checkpoint import load_checkpoint
+from semco.distributed.processes import Processes, broadcast_from_main, gather_uneven_rows, process_group, sum_over_processes, same_error_everywhere
 from semco.training.exchange import StepExchange
-from semco.training.launch import PRELOADED, launch
+from semco.distributed.launch import PRELOADED, launch
 from semco.training.loop import Trainer
-from semco.training.run_folder import RunFolder
+from semco.run.folder import RunFolder
 from semco.training.signals import Interrupted
 from semco.training.statistics import Meters
 
@@ -199,8 +199,8 @@ def primitives() -> None:
     with process_group(processes):
         for count in (0, 1, 2, 7):
             rows = torch.arange(count * 2.0).view(count, 2)
-            assert torch.equal(gather_rows(rows[processes.share(count)], processes), rows)
-        assert from_main(processes.rank + 5, processes) == 5
+            assert torch.equal(gather_uneven_rows(rows[processes.share(count)], processes), rows)
+        assert broadcast_from_main(processes.rank + 5, processes) == 5
         sums = sum_over_processes({"a": torch.tensor(processes.rank), "b": torch.ones(2)}, processes)
         assert int(sums["a"]) == 3
         assert sums["b"].tolist() == [3.0, 3.0]
@@ -211,7 +211,7 @@ def primitives() -> None:
 
 
 def _fail_in_the_last(processes: Processes) -> None:
-    with together(processes):
+    with same_error_everywhere(processes):
         if processes.rank == 2:
             raise UserError("only the last knows")
 

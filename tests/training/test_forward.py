@@ -8,7 +8,7 @@ from torch import nn
 
 from semco.config import ModelConfig
 from semco.models import build_network, feature_size
-from semco.training.ema import averaged_copy
+from semco.models.averaging import ema_copy
 from semco.training.forward import NetworkForward
 from semco.types import Outputs
 
@@ -36,7 +36,7 @@ def views() -> dict[str, torch.Tensor]:
 
 def test_targets_in_a_pass_of_their_own(views: dict[str, torch.Tensor]) -> None:
     network = Toy()
-    forward = NetworkForward(network, averaged_copy(network))
+    forward = NetworkForward(network, ema_copy(network))
     out = forward(a=views["a"], b=views["b"], no_grad={"t": views["targets"]})
     assert network.calls == [4, 8]
     assert out["a"].logits.requires_grad
@@ -51,14 +51,14 @@ def test_targets_in_a_pass_of_their_own_leave_the_running_statistics_to_the_othe
     views: dict[str, torch.Tensor],
 ) -> None:
     network = Toy()
-    NetworkForward(network, averaged_copy(network))(a=views["a"], no_grad={"t": views["targets"]})
+    NetworkForward(network, ema_copy(network))(a=views["a"], no_grad={"t": views["targets"]})
     torch.testing.assert_close(network.norm.running_mean, 0.1 * views["a"].mean(dim=0))  # from 0, with momentum 0.1
     assert int(network.norm.num_batches_tracked) == 1
 
 
 def test_targets_joined_are_normalised_with_the_rest_but_carry_no_gradient(views: dict[str, torch.Tensor]) -> None:
     network = Toy()
-    forward = NetworkForward(network, averaged_copy(network), "joint")
+    forward = NetworkForward(network, ema_copy(network), "joint")
     out = forward(a=views["a"], no_grad={"t": views["targets"]})
     assert network.calls == [7]
     joined = nn.BatchNorm1d(2, affine=False)(torch.cat([views["a"], views["targets"]]))
@@ -70,13 +70,13 @@ def test_targets_joined_are_normalised_with_the_rest_but_carry_no_gradient(views
 def test_only_targets(views: dict[str, torch.Tensor]) -> None:
     network = Toy()
     for mode in ("no_grad", "joint"):
-        out = NetworkForward(network, averaged_copy(network), mode)(no_grad={"t": views["targets"]})
+        out = NetworkForward(network, ema_copy(network), mode)(no_grad={"t": views["targets"]})
         assert not out["t"].logits.requires_grad
 
 
 def test_the_teacher_is_the_average(views: dict[str, torch.Tensor]) -> None:
     network = Toy()
-    average = averaged_copy(network)
+    average = ema_copy(network)
     with torch.no_grad():
         average.factor.fill_(5.0)
     out = NetworkForward(network, average).teacher(a=views["a"])["a"]
@@ -86,7 +86,7 @@ def test_the_teacher_is_the_average(views: dict[str, torch.Tensor]) -> None:
 
 def test_statistics_can_be_left_alone(views: dict[str, torch.Tensor]) -> None:
     network = Toy()
-    forward = NetworkForward(network, averaged_copy(network))
+    forward = NetworkForward(network, ema_copy(network))
     before = {name: value.clone() for name, value in network.state_dict().items()}
     out = forward.without_statistics(a=views["a"])["a"]
     torch.testing.assert_close(out.features, nn.BatchNorm1d(2, affine=False)(views["a"]))
@@ -110,7 +110,7 @@ def test_low_precision_outputs_come_back_in_float32(views: dict[str, torch.Tenso
             return Outputs(features=made, logits=made)
 
     wrapped = Wrapped()
-    out = NetworkForward(wrapped, averaged_copy(wrapped), precision=torch.bfloat16)(a=views["a"])["a"]
+    out = NetworkForward(wrapped, ema_copy(wrapped), precision=torch.bfloat16)(a=views["a"])["a"]
     assert out.logits.dtype == torch.float32
     torch.testing.assert_close(out.logits, network(views["a"]), atol=0.05, rtol=0.05)
 
@@ -118,7 +118,7 @@ def test_low_precision_outputs_come_back_in_float32(views: dict[str, torch.Tenso
 def test_heads_answer_for_features_that_a_method_has_changed() -> None:
     torch.manual_seed(0)
     network = build_network(ModelConfig(backbone="wrn-10-1"), ("semantic",), 3, 4, 3, 8)
-    forward = NetworkForward(network, averaged_copy(network))
+    forward = NetworkForward(network, ema_copy(network))
     features = forward(a=torch.randn(5, 3, 8, 8))["a"].features
     out = forward.heads(2 * features)
     torch.testing.assert_close(out.logits, network.heads["one_hot"](2 * features))

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from semco.training.distributed import Processes
+from semco.distributed.processes import Processes
 from semco.training.statistics import FiniteWatch, Meters, describe_pool, surest_accuracy
 from semco.types import PseudoLabels, StepResult
 

@@ -17,13 +17,13 @@ from semco.config import AugmentConfig, Config
 from semco.data.batches import Batches
 from semco.data.split import Split
 from semco.data.views import Augment
+from semco.distributed.processes import Processes
 from semco.methods import build_method
 from semco.methods.base import Method, Pool
 from semco.models import build_network, feature_size
 from semco.models.activation import recompute_activations
-from semco.training.distributed import Processes
+from semco.run.folder import RunFolder
 from semco.training.loop import Observer, Trainer
-from semco.training.run_folder import RunFolder
 from semco.types import Task, Views
 
 CHANNELS, EMBEDDING, CLASSES_IN_A_GROUP = 3, 128, 2

@@ -23,7 +23,7 @@ from semco.bench.rehearsal import Setting, made_up_task, rehearse
 from semco.bench.worker import measuring, take_turns
 from semco.errors import UserError
 from semco.methods.base import Forward, Method
-from semco.training.ema import update_average
+from semco.models.averaging import update_ema
 from semco.training.forward import NetworkForward
 from semco.training.loop import Silent, Trainer
 from semco.training.memory import kept_for_reuse
@@ -152,7 +152,7 @@ def parts_of_a_step(setting: Setting, trainer: Trainer) -> dict[str, Callable[[]
         "network": script.network,
         "losses": losses,
         "optimiser": trainer.optimiser.step,
-        "average": lambda: update_average(trainer.average, trainer.network, 0.999),
+        "average": lambda: update_ema(trainer.average, trainer.network, 0.999),
         "statistics": statistics,
     }
 

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from semco.bench.rehearsal import Setting, rehearse
+from semco.distributed.processes import Processes, process_group
 from semco.errors import UserError
-from semco.training.distributed import Processes, process_group
 from semco.training.loop import Silent
 
 _CODE = "import sys; from semco.bench.worker import serve; serve(sys.argv[1], sys.argv[2])"

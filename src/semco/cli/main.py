@@ -1,4 +1,4 @@
-"""The command line: one file a command, put together here."""
+"""The command line: one file per command, put together here."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rich.console import Console
 from semco.cli import (
     bench,
     compare,
+    config,
     demo,
     evaluate,
     labels,
@@ -41,12 +42,13 @@ app.command()(report.report)
 app.command()(methods.methods)
 app.command()(recipes.recipes)
 app.command()(settings.settings)
+app.command()(config.config)
 app.add_typer(labels.app, name="labels")
 app.add_typer(bench.app, name="bench")
 
 
 @app.callback(invoke_without_command=True)
-def version(show: bool = typer.Option(False, "--version", help="Show the version and leave.")) -> None:
+def version(show: bool = typer.Option(False, "--version", help="Show the version and exit.")) -> None:
     if show:
         from semco import __version__
 
@@ -55,18 +57,18 @@ def version(show: bool = typer.Option(False, "--version", help="Show the version
 
 
 def main() -> None:
-    """Run a command and leave with its exit code."""
+    """Run a command and exit with its exit code."""
     try:
         try:
             code = exit_code(app)
-        except SystemExit as ended:  # typer's own way to end
+        except SystemExit as ended:  # raised by typer
             code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
         sys.stdout.flush()
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            # gloo's threads do not always survive the interpreter's end: now and then a process whose work was done and
-            # written died of them, and torchrun called the run failed.
+            # gloo's threads do not always survive the end of the interpreter: sometimes a process that had finished and
+            # saved its work crashed, and torchrun reported the run as failed.
             os._exit(code)
         sys.exit(code)
-    except BrokenPipeError:  # the reader of our output has gone, for example `| head`
+    except BrokenPipeError:  # the reader of the output has closed it, for example `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)

@@ -1,4 +1,4 @@
-"""``semco methods``: what can be trained."""
+"""``semco methods``: the methods that can be trained."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ from semco.cli.settings import show_fields
 
 
 def methods(
-    name: str = typer.Argument(None, help="Show this method's own fields."),
+    name: str = typer.Argument(None, help="Show the fields of this method."),
 ) -> None:
-    """List the methods, or one method's fields: defaults, what they take, and what they mean."""
-    import semco.methods as package
+    """List the methods, or the fields of one: default, allowed values, meaning."""
     from semco.errors import unknown
+    from semco.methods import Method
 
-    registry = package.Method.registry
     if name is None:
         table = Table("method", "what it is", "heads", box=None)
-        for key in sorted(registry):
-            table.add_row(key, registry[key].title, ", ".join(registry[key].heads))
+        for key, method in sorted(Method.registry.items()):
+            table.add_row(key, method.title, ", ".join(method.heads))
         Console().print(table)
         return
-    if name not in registry:
-        raise unknown("method", name, registry)
-    Console().print(registry[name].title, style="bold", highlight=False)
-    show_fields("method", registry[name].Config)
+    if name not in Method.registry:
+        raise unknown("method", name, Method.registry)
+    Console().print(Method.registry[name].title, style="bold", highlight=False)
+    show_fields("method", Method.registry[name].Config)

@@ -1,36 +1,72 @@
-"""Options of both `semco train` and `semco compare`: what to train on and how."""
+"""The options that `semco train` and `semco compare` share: what to train on and how. Each is declared once, here."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
 from semco.errors import UserError
 
-Data = Annotated[
-    str | None, typer.Argument(help="fashion-mini, cifar10, cifar100, an .npz file, or a folder of class folders.")
-]
-LabelsPerClass = Annotated[int | None, typer.Option(help="Labelled images of each class.")]
-Labels = Annotated[int | None, typer.Option(help="Labelled images in all.")]
-Classes = Annotated[str | None, typer.Option(help="Only these classes: a,b,c.")]
-DataRoot = Annotated[Path | None, typer.Option(help="Where the official files of cifar10 and cifar100 lie.")]
-Backbone = Annotated[str | None, typer.Option(help="wrn-DEPTH-WIDTH, resnet18 or resnet50.")]
-Steps = Annotated[int | None, typer.Option(help="Length of a run in steps.")]
-BatchSize = Annotated[int | None, typer.Option(help="Labelled images a step.")]
-Mu = Annotated[int | None, typer.Option(help="Unlabelled images per labelled one.")]
-Settings = Annotated[
-    list[str] | None, typer.Option("--set", help="dotted.key=value, any field that `semco settings` lists.")
-]
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Values of the shared options; None for options that were not given."""
+
+    data: Annotated[
+        str | None,
+        typer.Argument(help="fashion-mini, cifar10, cifar100, an .npz file, or a folder with one folder per class."),
+    ] = None
+    labels_per_class: Annotated[int | None, typer.Option(help="Labelled images per class.")] = None
+    num_labels: Annotated[int | None, typer.Option(help="Labelled images in total.")] = None
+    classes: Annotated[str | None, typer.Option(help="Use only these classes: a,b,c.")] = None
+    data_root: Annotated[Path | None, typer.Option(help="Folder of the official files of cifar10 or cifar100.")] = None
+    backbone: Annotated[str | None, typer.Option(help="wrn-DEPTH-WIDTH, resnet18 or resnet50.")] = None
+    steps: Annotated[int | None, typer.Option(help="Length of a run in steps.")] = None
+    batch_size: Annotated[int | None, typer.Option(help="Labelled images per step.")] = None
+    mu: Annotated[int | None, typer.Option(help="Unlabelled images per labelled image.")] = None
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", help="dotted.key=value: any field that `semco settings` lists.")
+    ] = None
+
+    @property
+    def settings(self) -> Sequence[str]:
+        return self.setting or ()
+
+    def values(self, **others: Any) -> dict[str, dict[str, Any]]:
+        """Return the options that were given, with ``others`` by option name, as configuration values by section."""
+        given = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "setting"} | others
+        given["classes"] = self.classes.split(",") if self.classes else None
+        values: dict[str, dict[str, Any]] = {}
+        for name, value in given.items():
+            if value is not None:
+                section, _, field = FIELDS[name].partition(".")
+                values.setdefault(section, {})[field] = value
+        return values
+
+    def require_data(self, is_known: bool) -> None:
+        """Refuse to start without data: they come from the argument, a setting, or elsewhere (``is_known``)."""
+        from semco.config import flat_fields
+        from semco.config.layers import parse_setting
+
+        if self.data is not None or is_known:
+            return
+        if not any("data.source" in flat_fields(parse_setting(each)) for each in self.settings):
+            raise UserError(
+                "give the data to train on: a folder with one folder of images per class, an .npz file, or "
+                "fashion-mini, which is bundled; 'semco demo' is a first look."
+            )
 
 
-# The field of the configuration that an option stands for.
+# The configuration field that an option sets.
 FIELDS = {
     "data": "data.source",
     "labels_per_class": "data.labels_per_class",
-    "labels": "data.labels",
+    "num_labels": "data.num_labels",
     "classes": "data.classes",
     "data_root": "data.root",
     "strict": "data.strict",
@@ -44,23 +80,23 @@ FIELDS = {
 }
 
 
-def require_data(data: str | None, others: bool, settings: Sequence[str]) -> None:
-    """What to train on must be said: by the argument, or by whatever else can (``others``, a setting)."""
-    from semco.config import assignment, flat_fields
+def with_run_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Return the command with the shared options in its signature; it receives them as its first argument."""
+    own = list(inspect.signature(command).parameters.values())[1:]
+    own_types = get_type_hints(command, include_extras=True)
+    shared_types = get_type_hints(RunOptions, include_extras=True)
+    shared = {field.name: shared_types[field.name] for field in fields(RunOptions)}
+    parameters = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+        for name, kind in shared.items()
+    ]
+    parameters += [each.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=own_types[each.name]) for each in own]
 
-    if data is None and not others and not any("data.source" in flat_fields(assignment(each)) for each in settings):
-        raise UserError(
-            "say what to train on: a folder with a folder of images a class, an .npz file, or fashion-mini, which is "
-            "bundled; 'semco demo' is a first look."
-        )
+    def run(**values: Any) -> None:
+        options = RunOptions(**{name: values.pop(name) for name in shared})
+        command(options, **values)
 
-
-def given(classes: str | None, **options: Any) -> dict[str, dict[str, Any]]:
-    """Configuration values by section, of those options that are not None; ``classes`` are a,b,c."""
-    options |= {"classes": classes.split(",") if classes else None}
-    values: dict[str, dict[str, Any]] = {}
-    for name, value in options.items():
-        if value is not None:
-            section, _, field = FIELDS[name].partition(".")
-            values.setdefault(section, {})[field] = value
-    return values
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run

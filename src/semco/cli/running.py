@@ -1,4 +1,4 @@
-"""What commands that train share: several processes, exit codes, how an interrupted run says goodbye, its result."""
+"""What commands that train share: several processes, exit codes, how to resume, the result."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import json
 import os
 import shlex
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
@@ -17,25 +17,28 @@ from rich.markup import escape
 from semco.errors import UserError
 from semco.training.signals import Interrupted
 
+if TYPE_CHECKING:
+    from semco.run.result import RunResult
+
 
 def is_main() -> bool:
-    """Whether this process speaks: alone, or the first of those that torchrun started."""
+    """Return whether this process prints: a single process, or the first of those that torchrun started."""
     return os.environ.get("RANK", "0") == "0"
 
 
-def messages() -> Console:
-    """Where people are told things; of several processes only one does."""
+def status_console() -> Console:
+    """Return the console for status messages; only one of several processes prints."""
     return Console(stderr=True, soft_wrap=True, quiet=not is_main())
 
 
 def exit_code(command: Callable[..., None], *arguments: object) -> int:
-    """Run a command; the user's mistakes end in one sentence and exit code 2."""
+    """Run a command and return its exit code; bad input ends in one sentence and exit code 2."""
     if not is_main():
         warnings.simplefilter("ignore")
     try:
         command(*arguments)
     except UserError as error:
-        messages().print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
+        status_console().print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
         return 2
     except typer.Exit as leaving:
         return leaving.exit_code
@@ -45,42 +48,45 @@ def exit_code(command: Callable[..., None], *arguments: object) -> int:
 
 
 def run_in_processes(processes: int, command: Callable[..., None], *arguments: object) -> None:
-    """Run a command in several processes and leave with their exit code."""
-    from semco.training.launch import launch
+    """Run a command in several processes and exit with their exit code."""
+    from semco.distributed.launch import launch
 
     raise typer.Exit(launch(processes, exit_code, command, *arguments))
 
 
 @contextmanager
-def saying_how_to_resume(command: str | None = None) -> Iterator[None]:
-    """A run that a signal stopped is saved; say how to go on, by ``command`` or alone, and exit as the signal asks."""
+def show_how_to_resume(command: str | None = None) -> Iterator[None]:
+    """When a signal stops the run, print the command that resumes it and exit as the signal asks."""
     try:
         yield
     except Interrupted as stopped:
-        way_on = command or f"semco resume {shlex.quote(str(stopped.run))}"
-        messages().print(f"{stopped}; saved. Go on with: {way_on}", markup=False, highlight=False)
+        resume = command or f"semco resume {shlex.quote(str(stopped.run))}"
+        status_console().print(f"{stopped}; saved. Resume with: {resume}", markup=False, highlight=False)
         raise typer.Exit(stopped.exit_code) from None
 
 
-def show_result(result: Mapping[str, Any], *, as_json: bool) -> None:
-    """A few lines for people, or one JSON object as the last line."""
+def method_line(name: str) -> str:
+    """Return the line that says which method is trained."""
+    from semco.methods import Method
+
+    title = Method.registry[name].title
+    return f"{title}; the paper's method is --method semco" if name == "semco_plus" else title
+
+
+def show_result(result: RunResult, *, as_json: bool) -> None:
+    """Print a few lines, or one JSON object as the last line."""
     if not is_main():
         return
     if as_json:
-        typer.echo(json.dumps(result))
+        typer.echo(json.dumps(result.model_dump(mode="json")))
         return
     console = Console(soft_wrap=True)
-    said = judged(result)
-    outcome = f"{said[0]} [bold]{said[1]}[/]" if said else "trained (there is no image to test on)"
-    took = f"{result['steps']:,} steps, {result['seconds']:.0f} s"
-    console.print(f"{outcome} after {took}", highlight=False)
-    console.print(f"report   {result['run']}/report.html", markup=False, highlight=False)
-    console.print(f"predict  semco predict {shlex.quote(result['run'])} IMAGES...", markup=False, highlight=False)
+    console.print(f"{show_headline(result)} after {result.steps:,} steps, {result.seconds:.0f} s", highlight=False)
+    console.print(f"report   {result.run}/report.html", markup=False, highlight=False)
+    console.print(f"predict  semco predict {shlex.quote(result.run)} IMAGES...", markup=False, highlight=False)
 
 
-def judged(result: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The best there is to say, as words and a number: of test images, else of held-out labels, else nothing."""
-    for part in ("test", "validation"):
-        if (accuracy := result[f"{part}_accuracy"]) is not None:
-            return f"{part} accuracy", f"{accuracy:.1%}"
-    return None
+def show_headline(result: RunResult) -> str:
+    """Return the best accuracy there is as text."""
+    headline = result.headline()
+    return "trained (there are no images to test on)" if headline is None else f"{headline[0]} {headline[1]:.1%}"

@@ -13,7 +13,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from semco.config import Section
 
-# How the ends of a range are said, by their names in a JSON schema.
+# The ends of a range in words, by their names in a JSON schema.
 ENDS = {"minimum": "from", "exclusiveMinimum": "above", "maximum": "to", "exclusiveMaximum": "below"}
 KINDS = {
     "number": "a number",
@@ -25,9 +25,8 @@ KINDS = {
 }
 
 
-def settings(section: str = typer.Argument(None, help="Show this section alone, for example training.")) -> None:
-    """List the fields that --set takes: defaults, what they take, and what they mean."""
-    import semco.methods  # noqa: F401 (fills the registry)
+def settings(section: str = typer.Argument(None, help="Show only this section, for example training.")) -> None:
+    """List the fields that --set takes: default, allowed values, meaning."""
     from semco.config import Config
     from semco.errors import unknown
 
@@ -37,37 +36,64 @@ def settings(section: str = typer.Argument(None, help="Show this section alone, 
     for name in sections if section is None else [section]:
         show_fields(name, sections[name])
     if section in (None, "method"):
-        Console().print("The method is SemCo; the fields of others are shown by `semco methods NAME`.", style="dim")
+        Console().print(
+            "These are the fields of SemCo+; `semco methods NAME` shows those of other methods.", style="dim"
+        )
 
 
 def show_fields(section: str, config: type[Section]) -> None:
-    """Each field as it is written after --set, with its default, what it takes, and what it means below."""
-    import yaml
-
+    """Print each field as it is written after --set: default, allowed values, and its meaning below."""
     console = Console(highlight=False)
     defaults = config.model_construct().model_dump(mode="json")
     for field, schema in config.model_json_schema()["properties"].items():
         if (section, field) == ("method", "name"):
             continue
-        value = yaml.safe_dump(defaults.get(field), default_flow_style=True, width=200).removesuffix("...\n").strip()
-        line = Text.assemble((f"{section}.{field}", "bold"), f"={value}  ", (takes(schema), "dim"))
-        console.print(line)
+        branches = _branches(config, field)
+        value = defaults[field]["rule"] if branches else defaults.get(field)
+        allowed = ", ".join(branches) if branches else allowed_values(schema)
+        name = f"{section}.{field}.rule" if branches else f"{section}.{field}"
+        console.print(Text.assemble((name, "bold"), f"={_as_yaml(value)}  ", (allowed, "dim")))
         console.print(Padding(Text(meaning(config, field)), (0, 0, 0, 4)))
+        for rule, branch in branches.items():
+            _show_branch(console, f"{section}.{field}", rule, branch)
+
+
+def _show_branch(console: Console, prefix: str, rule: str, config: type[Section]) -> None:
+    """Print the fields that a field has under one of its rules."""
+    defaults = config.model_construct().model_dump(mode="json")
+    for field, schema in config.model_json_schema()["properties"].items():
+        if field != "rule":
+            line = Text.assemble((f"{prefix}.{field}", "bold"), f"={_as_yaml(defaults[field])}  ")
+            console.print(Padding(line.append(f"{allowed_values(schema)} (with rule {rule})", "dim"), (0, 0, 0, 4)))
+            console.print(Padding(Text(meaning(config, field)), (0, 0, 0, 8)))
+
+
+def _branches(config: type[Section], field: str) -> dict[str, type[Section]]:
+    """Return the sections that a field chooses among, by their rule; empty for an ordinary field."""
+    branches = getattr(config.model_fields[field].annotation, "__args__", ())
+    sections = [each for each in branches if "rule" in getattr(each, "model_fields", {})]
+    return {each.model_fields["rule"].default: each for each in sections}
+
+
+def _as_yaml(value: object) -> str:
+    import yaml
+
+    return yaml.safe_dump(value, default_flow_style=True, width=200).removesuffix("...\n").strip()
 
 
 def meaning(config: type[Section], field: str) -> str:
-    """What a field means; one that is only given another default means what it did."""
+    """Return the description of a field; a subclass that only changes the default inherits it."""
     for each in config.__mro__:
         about = getattr(each, "model_fields", {}).get(field)
         if about is not None and about.description:
             return " ".join(about.description.split())
-    raise AssertionError(f"{config.__name__}.{field} has no meaning")
+    raise AssertionError(f"{config.__name__}.{field} has no description")
 
 
-def takes(schema: Mapping[str, Any]) -> str:
-    """What a field takes, in words, from its JSON schema."""
+def allowed_values(schema: Mapping[str, Any]) -> str:
+    """Return the allowed values of a field in words, from its JSON schema."""
     if "anyOf" in schema:
-        return " or ".join(takes(each) for each in schema["anyOf"])
+        return " or ".join(allowed_values(each) for each in schema["anyOf"])
     if named := schema.get("enum") or ([schema["const"]] if "const" in schema else []):
         return ", ".join(named)
     ends = [f"{word} {schema[end]:g}" for end, word in ENDS.items() if end in schema]

@@ -129,7 +129,7 @@ class Batches:
         index, where = self._labelled.at(step)
         pool_index, pool_where = self._unlabelled.at(step) if self._unlabelled else _NOTHING
         batch = Batch(
-            labels=self._move(self._labels[where]),
+            class_ids=self._move(self._labels[where]),
             labelled=self._views(where, "labelled", counts.labelled_weak, counts.labelled_strong, step),
             unlabelled=self._views(pool_where, "unlabelled", counts.unlabelled_weak, counts.unlabelled_strong, step),
             labelled_index=self._move(index),

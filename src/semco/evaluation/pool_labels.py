@@ -43,10 +43,10 @@ def write_pool_labels(
 
 def _head_columns(head: str, labels: PseudoLabels) -> dict[str, Any]:
     columns = {
-        f"label_{head}": pa.array(labels.labels.numpy(force=True), pa.int64()),
+        f"label_{head}": pa.array(labels.class_ids.numpy(force=True), pa.int64()),
         f"confidence_{head}": pa.array(labels.confidence.float().numpy(force=True), pa.float32()),
-        f"retained_{head}": pa.array(labels.mask.numpy(force=True) > 0, pa.bool_()),
+        f"retained_{head}": pa.array(labels.weights.numpy(force=True) > 0, pa.bool_()),
     }
     if isinstance(labels, SemanticPseudoLabels):
-        columns[f"group_{head}"] = pa.array(labels.groups.numpy(force=True), pa.int64())
+        columns[f"group_{head}"] = pa.array(labels.group_ids.numpy(force=True), pa.int64())
     return columns

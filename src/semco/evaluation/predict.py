@@ -21,15 +21,15 @@ from torch import Tensor
 from semco.data.datasets import Report
 from semco.data.decode import SUFFIXES, UNREADABLE, decode
 from semco.data.folder import scan
+from semco.distributed.processes import Processes
 from semco.errors import UserError
 from semco.evaluation.model_file import ModelDescription, SavedModel, load_model
 from semco.evaluation.predictions import Head, probabilities
 from semco.evaluation.results import image_batches
 from semco.evaluation.zero_shot import with_classes
 from semco.files import atomic_path
-from semco.training.distributed import Processes
+from semco.run.folder import RunFolder
 from semco.training.execution import choose_device
-from semco.training.run_folder import RunFolder
 
 BATCH = 256
 

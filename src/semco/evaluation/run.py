@@ -6,16 +6,15 @@ from pathlib import Path
 
 import numpy as np
 
-import semco.methods  # noqa: F401 (so that the run's method section can be read)
 from semco.data.datasets import Dataset, Report
 from semco.data.sources import load
+from semco.distributed.processes import Processes
 from semco.errors import UserError
 from semco.evaluation.model_file import SavedModel, load_model
 from semco.evaluation.predictions import Head, probabilities
 from semco.evaluation.results import Evaluation, evaluate_probabilities, image_batches
-from semco.training.distributed import Processes
+from semco.run.folder import RunFolder
 from semco.training.execution import choose_device
-from semco.training.run_folder import RunFolder
 
 
 def evaluate_run(run: Path, head: Head | None = None, report: Report | None = None, device: str = "auto") -> Evaluation:

@@ -10,21 +10,23 @@ from pathlib import Path
 
 import torch
 
-import semco.methods  # noqa: F401 (so that the run's method section can be read)
 from semco.errors import UserError
 from semco.evaluation.model_file import SavedModel
 from semco.labels import label_source
 from semco.labels.embeddings import centred
-from semco.training.run_folder import RunFolder
+from semco.run.folder import RunFolder
 
 
 def with_classes(model: SavedModel, run: Path, names: Sequence[str]) -> SavedModel:
     """The model with its semantic head comparing against the vectors of ``names``, from the label source of the run."""
     if "semantic" not in model.description.heads:
-        raise UserError("other classes need a model with a semantic head; train with --method devise or semco.")
+        raise UserError(
+            "other classes need a model with a semantic head; train with method devise, semco or semco_plus."
+        )
     if len(set(names)) < max(2, len(names)):
         raise UserError(f"give at least two classes, each once, not {', '.join(names) or 'none'}.")
-    labels = RunFolder.open(run).config().labels
+    config = RunFolder.open(run).config()
+    labels = config.labels
     if labels.targets == "one_hot":
         raise UserError("a semantic head trained with labels.targets 'one_hot' knows its own classes only.")
     source = label_source(labels)
@@ -36,6 +38,6 @@ def with_classes(model: SavedModel, run: Path, names: Sequence[str]) -> SavedMod
         update={"class_names": tuple(names), "groups": tuple(range(len(names))), "head": "semantic"}
     )
     matrix = found.matrix
-    if labels.targets == "centred":  # seen from where the head has learnt to see
+    if config.method.centres_label_vectors:  # with the mean that was subtracted in training
         matrix = centred(matrix, source.vectors(model.description.class_names).matrix.mean(axis=0))
     return SavedModel(description, model.network, torch.from_numpy(matrix).to(model.embeddings))

@@ -1,4 +1,4 @@
-"""What is to be learnt: images, which of them are labelled, and what the class names say.
+"""What a run learns from: images, which of them are labelled, and the label vectors of the class names.
 
 Shapes: K classes, d embedding size.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -22,156 +22,167 @@ from semco.files import read_json, write_json, write_text
 from semco.labels import label_source
 from semco.labels.embeddings import LabelEmbeddings, centred
 from semco.labels.groups import Groups, group
-from semco.methods import build_method
 from semco.methods.base import Method
 from semco.models import feature_size
-from semco.training.loop import Observer
-from semco.training.run_folder import RunFolder
+from semco.run.folder import RunFolder
+from semco.training.observer import Observer
 from semco.types import Task
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Data, split and label prior of a run."""
+    """Data, split, label vectors and groups of a run."""
 
     dataset: Dataset
     split: Split
-    labels: LabelEmbeddings | None  # None: no vectors for these names, and the method does without
+    embeddings: LabelEmbeddings | None  # None: these names have no vectors, and the method does not need them
     groups: Groups
-    matrix: Tensor  # (K, d), the semantic head's targets
-    num_features: int  # F, of the backbone
-    scale: float | None = None  # of the cosines when the semantic head predicts
+    label_vectors: Tensor  # (K, d), the targets of the semantic head
+    num_features: int  # F of the backbone
 
     def task(self) -> Task:
-        """What a method may know of it."""
+        """Return what a method may know of the problem."""
         known = self.dataset.train_labels[torch.from_numpy(self.split.labelled)]
         return Task(
             class_names=self.dataset.class_names,
-            embeddings=self.matrix,
-            groups=torch.from_numpy(self.groups.labels),
+            label_vectors=self.label_vectors,
+            group_ids=torch.from_numpy(self.groups.labels),
             labelled_counts=torch.bincount(known, minlength=self.dataset.num_classes),
             pool_size=len(self.split.unlabelled),
             num_features=self.num_features,
         )
 
     def counts(self) -> str:
-        """How many images there are of each kind, for people."""
+        """Return the number of images of each kind, as text."""
         dataset, split = self.dataset, self.split
         test = 0 if dataset.test_images is None else len(dataset.test_images)
+        unlabelled = len(np.setdiff1d(split.unlabelled, split.labelled, assume_unique=True))
         return (
-            f"{dataset.num_classes} classes; {len(split.labelled):,} labelled images, "
-            f"{len(split.unlabelled) - len(split.labelled):,} without a label, "
-            f"{len(split.validation):,} held out for validation, {test:,} to test on"
+            f"{dataset.num_classes} classes; {len(split.labelled):,} labelled images, {unlabelled:,} unlabelled, "
+            f"{len(split.validation):,} for validation, {test:,} for testing"
         )
 
 
 def prepare(config: Config, run: RunFolder | None, observer: Observer, dataset: Dataset | None = None) -> Problem:
-    """Data, split (that of ``run`` where there is one) and label prior."""
-    semantic = "semantic" in Method.registry[config.method.name].heads
-    if config.evaluation.head != "one_hot" and not semantic:
+    """Return the problem of a configuration, with the split of ``run`` if there is one."""
+    has_semantic_head = "semantic" in Method.registry[config.method.name].heads
+    if config.evaluation.head != "one_hot" and not has_semantic_head:
         raise UserError(
-            f"evaluation.head={config.evaluation.head} needs a semantic head, which {config.method.name} has not; "
-            "use evaluation.head=one_hot."
+            f"evaluation.head={config.evaluation.head} needs a semantic head, which {config.method.name} does not "
+            "have; use evaluation.head=one_hot."
         )
     dataset = dataset or _load(config, run, observer)
-    if dataset.skipped:
-        named = ", ".join(dataset.skipped[:3]) + (" ..." if len(dataset.skipped) > 3 else "")
-        observer.on_message(f"skipped {len(dataset.skipped)} unreadable image(s): {named}")
-    if dataset.ignored:
-        kinds = ", ".join(f"{count:,} {ending or 'without an ending'}" for ending, count in dataset.ignored.items())
-        observer.on_message(f"left aside files that are not images of a class: {kinds}")
+    _report_skipped(dataset, observer)
     if run is not None and run.split_file.exists():
         split = Split.from_json(run.split_file.read_text(encoding="utf-8"), dataset.train_labels)
     else:
         split = make_split(dataset.train_labels, config.data, config.training.seed, dataset.class_names)
-    labels, groups = _label_prior(config, dataset.class_names, semantic, observer)
-    matrix = _targets(config, labels, dataset.num_classes)
+    embeddings, groups = _label_prior(config, dataset.class_names, has_semantic_head, observer)
+    label_vectors = _targets(config, embeddings, dataset.num_classes)
     features = feature_size(config.model, dataset.channels, max(dataset.image_size))
-    problem = Problem(dataset, split, labels, groups, matrix, features)
+    problem = Problem(dataset, split, embeddings, groups, label_vectors, features)
     if run is not None:
-        _refuse_another(problem, run)
-    return replace(problem, scale=build_method(config.method, problem.task()).scale)
+        _check_unchanged(problem, run)
+    return problem
+
+
+def _report_skipped(dataset: Dataset, observer: Observer) -> None:
+    if dataset.skipped:
+        names = ", ".join(dataset.skipped[:3]) + (" ..." if len(dataset.skipped) > 3 else "")
+        observer.on_message(f"skipped {len(dataset.skipped)} unreadable image(s): {names}")
+    if dataset.ignored:
+        kinds = ", ".join(f"{count:,} {ending or 'without an ending'}" for ending, count in dataset.ignored.items())
+        observer.on_message(f"ignored files that are not images of a class: {kinds}")
 
 
 def _load(config: Config, run: RunFolder | None, observer: Observer) -> Dataset:
     if run is not None and not is_there(config.data.source):
         raise UserError(
-            f"{run.path} was begun with {config.data.source!r}, which is not there: put it back, or write where it is "
-            f"now as data.source into {run.config_file}."
+            f"{run.path} was started with {config.data.source!r}, which does not exist: put it back, or write its new "
+            f"place as data.source into {run.config_file}."
         )
     return load(config.data, observer.on_loading)
 
 
-def _refuse_another(problem: Problem, run: RunFolder) -> None:
-    """A run goes on with the images and label vectors that it was begun with; `write_problem` says what they were."""
+def _check_unchanged(problem: Problem, run: RunFolder) -> None:
+    """Refuse to resume a run with other images or label vectors than it was started with."""
     split, labels = (read_json(file) if file.exists() else {} for file in (run.split_file, run.labels_file))
     if split.get("images") not in (None, image_digest(problem.dataset.train_images)):
         raise UserError(
-            f"the training images are not those that {run.path} was begun with: put the data back as it was, "
-            "or start a new run."
+            f"the training images are not those that {run.path} was started with: restore the data, or start a new run."
         )
     same_groups = labels.get("groups") in (None, problem.groups.labels.tolist())
-    begun, now = labels.get("vectors"), vector_traces(problem.matrix)
-    if not same_groups or (begun is not None and not np.allclose(begun, now, atol=1e-3)):
+    saved, now = labels.get("vectors"), fingerprints(problem.label_vectors)
+    if not same_groups or (saved is not None and not np.allclose(saved, now, atol=1e-3)):
         raise UserError(
-            f"the label vectors are not those that {run.path} was begun with: put labels.path or the store back as it "
-            "was, or start a new run."
+            f"the label vectors are not those that {run.path} was started with: restore labels.path or the store, or "
+            "start a new run."
         )
 
 
 def image_digest(images: Tensor, most: int = 1000) -> str:
-    """Of the shape and at most so many images, evenly spaced: enough to notice other ones."""
+    """Return a checksum of the shape and of at most ``most`` evenly spaced images, enough to notice other images."""
     chosen = torch.linspace(0, len(images) - 1, min(most, len(images))).long()
     total = hashlib.blake2b(repr(tuple(images.shape)).encode(), digest_size=16)
     total.update(images[chosen].contiguous().numpy().data)
     return total.hexdigest()
 
 
-def vector_traces(matrix: Tensor) -> list[float]:
-    """A number for each class vector of M (K, d), by which to know it again; not a digest, as machines round apart."""
-    waves = torch.arange(matrix.shape[1], dtype=torch.float64).cos()
-    return [round(float(number), 4) for number in matrix.double() @ waves]
+def fingerprints(label_vectors: Tensor) -> list[float]:
+    """Return one number per label vector of (K, d) that identifies it; not a checksum, as machines round differently."""
+    waves = torch.arange(label_vectors.shape[1], dtype=torch.float64).cos()
+    return [round(float(number), 4) for number in label_vectors.double() @ waves]
 
 
 def _label_prior(
-    config: Config, names: tuple[str, ...], semantic: bool, observer: Observer
+    config: Config, names: tuple[str, ...], has_semantic_head: bool, observer: Observer
 ) -> tuple[LabelEmbeddings | None, Groups]:
-    """Vectors and groups of the class names; a method without a semantic head does without where there are none."""
+    """Return vectors and groups of the class names; a method without a semantic head can do without vectors."""
     try:
-        labels = label_source(config.labels).vectors(names)
+        embeddings = label_source(config.labels).vectors(names)
     except UserError as error:
-        if semantic:
+        if has_semantic_head:
             raise
-        observer.on_message(f"no label groups in the statistics: {error}")
-        return None, Groups(names, torch.arange(len(names)).numpy(), 0.0)
-    groups = group(labels, config.labels.eps)
-    for note in (*labels.notes, *groups.notes):
+        observer.on_message(f"no groups in the statistics: {error}")
+        return None, _no_groups(names)
+    groups = group(embeddings, config.labels.eps)
+    for note in (*embeddings.notes, *groups.notes):
         observer.on_message(note)
-    return labels, groups
+    count = int(groups.labels.max()) + 1
+    if count < config.labels.min_groups:
+        observer.on_message(f"{count} groups are fewer than labels.min_groups={config.labels.min_groups}: no grouping")
+        groups = _no_groups(names)
+    return embeddings, groups
 
 
-def _targets(config: Config, labels: LabelEmbeddings | None, num_classes: int) -> Tensor:
-    if labels is None or config.labels.targets == "one_hot":
+def _no_groups(names: tuple[str, ...]) -> Groups:
+    """Return one group per class."""
+    return Groups(names, np.arange(len(names)), 0.0)
+
+
+def _targets(config: Config, embeddings: LabelEmbeddings | None, num_classes: int) -> Tensor:
+    """Return the vectors (K, d) that the semantic head learns to predict."""
+    if embeddings is None or config.labels.targets == "one_hot":
         return torch.eye(num_classes)
-    matrix = labels.matrix
-    return torch.from_numpy(centred(matrix, matrix.mean(axis=0)) if config.labels.targets == "centred" else matrix)
+    matrix = embeddings.matrix
+    return torch.from_numpy(centred(matrix, matrix.mean(axis=0)) if config.method.centres_label_vectors else matrix)
 
 
-def write_problem(run: RunFolder, problem: Problem) -> None:
-    """``split.json`` and ``labels.json``: enough to go on, and to see what a name was taken for."""
+def write_problem(run: RunFolder, problem: Problem, scale: float | None) -> None:
+    """Write ``split.json`` and ``labels.json``: enough to resume, and to see which term a name was matched to."""
     split = {**json.loads(problem.split.to_json()), "images": image_digest(problem.dataset.train_images)}
     write_text(run.split_file, json.dumps(split) + "\n")
-    labels = problem.labels
+    embeddings = problem.embeddings
     write_json(
         run.labels_file,
         {
             "names": list(problem.dataset.class_names),
-            "terms": list(labels.terms) if labels else [],
-            "routes": list(labels.routes) if labels else [],
-            "source": labels.source if labels else "none",
+            "terms": list(embeddings.terms) if embeddings else [],
+            "routes": list(embeddings.routes) if embeddings else [],
+            "source": embeddings.source if embeddings else "none",
             "eps": problem.groups.eps,
             "groups": problem.groups.labels.tolist(),
-            "vectors": vector_traces(problem.matrix),
-            "scale": problem.scale,
+            "vectors": fingerprints(problem.label_vectors),
+            "scale": scale,
         },
     )

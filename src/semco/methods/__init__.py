@@ -1,4 +1,4 @@
-"""The methods. Every module of this package is imported, so that a new file is in the registry."""
+"""The methods, one file each. Importing this package imports every method, which puts it into the registry."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ for _module in pkgutil.iter_modules(__path__):
 
 
 def build_method(config: MethodConfig, task: Task) -> Method[MethodConfig]:
-    """The method a configuration names, ready for a task."""
+    """Return the method that a configuration names, ready for a task."""
     if config.name not in Method.registry:
         raise unknown("method", config.name, Method.registry)
     return Method.registry[config.name](config, task)

@@ -20,57 +20,55 @@ C = TypeVar("C", bound=MethodConfig)
 
 
 class Forward(Protocol):
-    """The network, as a method sees it: named views in, `Outputs` by the same names out.
+    """The network as a method sees it: named views in, `Outputs` by the same names out.
 
-    Views given in ``no_grad`` only make targets: their outputs carry no gradient. Whether they run in a pass of
-    their own or together with the others is not the method's business.
+    Views given in ``no_grad`` only make targets; their outputs carry no gradient. The training loop decides whether
+    they run in a pass of their own or together with the others.
     """
 
     def __call__(self, *, no_grad: Mapping[str, Tensor] | None = None, **views: Tensor) -> dict[str, Outputs]: ...
 
     def teacher(self, **views: Tensor) -> dict[str, Outputs]:
-        """The same through the averaged (EMA) weights, without gradient."""
+        """Run the views through the EMA weights, without gradient."""
         ...
 
     def without_statistics(self, **views: Tensor) -> dict[str, Outputs]:
-        """With gradient, but leaving the running statistics of normalisation layers alone (VAT's inner passes)."""
+        """Run the views with gradient, but without updating batch-norm statistics (inner passes of VAT)."""
         ...
 
     def heads(self, features: Tensor) -> Outputs:
-        """What the heads say of features (N, F) that a method has changed, with gradient."""
+        """Run the heads on features (N, F) that a method has changed, with gradient."""
         ...
 
 
 class Pool(Protocol):
     """The whole training set as `Method.refresh` sees it, evaluated without augmentation."""
 
-    labels: Tensor  # (N_l,) int64, labels of the labelled images
+    class_ids: Tensor  # (N_l,) int64, labels of the labelled images
 
     def labelled(self) -> Outputs:
-        """Outputs for every labelled image, in order of ``Batch.labelled_index``."""
+        """Return the outputs of every labelled image, in order of ``Batch.labelled_index``."""
         ...
 
     def unlabelled(self) -> Outputs:
-        """Outputs for every unlabelled image, in order of ``Batch.unlabelled_index``."""
+        """Return the outputs of every unlabelled image, in order of ``Batch.unlabelled_index``."""
         ...
 
 
 class Method(nn.Module, ABC, Generic[C]):
     """What a semi-supervised method adds: which views, which heads, which losses.
 
-    A subclass is known to the registry by ``name``. What evolves during training lives in registered buffers, which
-    the loop moves and saves; trainable parts of its own are ordinary parameters, and each takes part in every step.
+    A subclass with a ``name`` is put into the registry. What evolves during training lives in registered buffers, which
+    the loop moves and saves. Trainable layers of a method are ordinary parameters, and each takes part in every step.
 
-    Of several processes each sees its own part of a step's images; afterwards the buffers are brought together by
-    kind, so that no method knows of processes:
+    With several processes, each computes a step on its part of the images. Statistics of the whole step come from
+    ``progress.gather`` and ``progress.mean``. After the step the buffers of the processes are merged by their kind:
 
-    - floating-point: the mean, right for moving averages of batch means (running distributions, thresholds);
-    - named in ``per_image_buffers``: a row for each unlabelled image, of which a step changes only those of its own
-      images; each row is taken from the process that saw the image (memory banks, ensembled predictions);
-    - other numbers: the greatest, right for counters of steps;
-    - registered with ``persistent=False``: left alone and not saved, for constants made from the task.
-
-    What is not linear in the images (a ratio, a variance) asks `semco.across` for the step as a whole.
+    - floating-point: the mean, which is right for moving averages of batch means;
+    - named in ``per_image_buffers``: one row per unlabelled image, of which a step changes only those of its own images;
+      each row is taken from the process that saw the image (memory banks, ensembled predictions);
+    - other numbers: the maximum, which is right for counters of steps;
+    - registered with ``persistent=False``: not merged and not saved, for constants made from the task.
 
     Parts of a method (threshold policies) declare their own ``per_image_buffers`` in the same way.
     """
@@ -78,9 +76,9 @@ class Method(nn.Module, ABC, Generic[C]):
     name: ClassVar[str]
     title: ClassVar[str]  # "FixMatch (Sohn et al. 2020)"
     Config: ClassVar[type[MethodConfig]]
-    views: ViewCounts = ViewCounts()  # of the class, or of the object where a field says how many
+    views: ViewCounts = ViewCounts()  # of the class, or of the instance where a field decides
     heads: ClassVar[tuple[Head, ...]] = ("one_hot",)
-    # Of the cosines when the semantic head predicts, softmax(scale * cos); a method with such a head sets it.
+    # Scale of the cosines when the semantic head predicts, softmax(scale * cos); set by methods with such a head.
     scale: float | None = None
     per_image_buffers: ClassVar[tuple[str, ...]] = ()
     registry: ClassVar[dict[str, type[Method[MethodConfig]]]] = {}
@@ -91,21 +89,21 @@ class Method(nn.Module, ABC, Generic[C]):
             Method.registry[cls.name] = cls  # type: ignore[assignment]
 
     def __init__(self, config: C, task: Task) -> None:  # noqa: ARG002
-        """Keep the fields; a subclass registers the tensors of ``task`` that it needs as buffers."""
+        """Store the configuration; a subclass registers the tensors of ``task`` that it needs as buffers."""
         super().__init__()
         self.config = config
 
     @abstractmethod
     def compute(self, batch: Batch, forward: Forward, progress: Progress) -> StepResult:
-        """The losses of one step."""
+        """Return the losses of one step."""
 
     def pseudo_labels(self, weak: Outputs, index: Tensor) -> Mapping[str, PseudoLabels]:  # noqa: ARG002
-        """What each head says of unlabelled images, given their weak views and places in the pool.
+        """Return the pseudo-labels of each head, from outputs on weak views and their positions (U,) in the pool.
 
-        By default the one-hot head's answers, none left out.
+        By default those of the one-hot head, all retained.
         """
-        confidence, labels = weak.logits.softmax(dim=-1).max(dim=-1)
-        return {"one_hot": PseudoLabels(labels=labels, mask=torch.ones_like(confidence), confidence=confidence)}
+        confidence, class_ids = weak.logits.softmax(dim=-1).max(dim=-1)
+        return {"one_hot": PseudoLabels(class_ids, weights=torch.ones_like(confidence), confidence=confidence)}
 
     def refresh(self, pool: Pool, progress: Progress) -> None:
-        """Called once a pass over the pool, ten times in a run at least; methods that relabel the pool override it."""
+        """Relabel the pool. Called once per pass over the pool, and at least ten times per run."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from pydantic import Field, PositiveFloat, model_validator
 
-from semco.across import mean_across
 from semco.config import MethodConfig, Unit
 from semco.losses import cross_entropy, squared_error
 from semco.methods.base import Forward, Method
@@ -21,18 +20,18 @@ class CowMaskConfig(MethodConfig):
     lambda_u: float = Field(default=30.0, ge=0)
     """Weight of the consistency loss, which is a sum over the classes."""
     tau: Unit = 0.6
-    """Confidence from which a mixed image counts; their part of the step scales the loss of all."""
+    """Confidence from which a mixed image counts; the fraction of such images scales the loss of all images."""
     sigma_min: PositiveFloat = 4 / 32
-    """Least smoothing of masks, as a part of the image's side (4 of 32 pixels)."""
+    """Smallest smoothing of the masks, as a fraction of the image side (4 of 32 pixels)."""
     sigma_max: PositiveFloat = 16 / 32
-    """Most smoothing of masks (16 of 32 pixels)."""
+    """Largest smoothing of the masks (16 of 32 pixels)."""
     proportion_min: Unit = 0.2
-    """Least part of an image that a mask replaces."""
+    """Smallest fraction of an image that a mask replaces."""
     proportion_max: Unit = 0.8
-    """Greatest part of an image that a mask replaces."""
+    """Largest fraction of an image that a mask replaces."""
 
     @model_validator(mode="after")
-    def _in_order(self) -> CowMaskConfig:
+    def _check_order(self) -> CowMaskConfig:
         for name in ("sigma", "proportion"):
             low, high = getattr(self, f"{name}_min"), getattr(self, f"{name}_max")
             if low > high:
@@ -41,7 +40,7 @@ class CowMaskConfig(MethodConfig):
 
 
 class CowMask(Method[CowMaskConfig]):
-    """Two images are joined along irregular patches; the prediction is that of both, by their areas."""
+    """The prediction on two images joined along irregular patches is the mean of both predictions, weighted by area."""
 
     name = "cowmask"
     title = "CowMask (French et al. 2020)"
@@ -60,24 +59,24 @@ class CowMask(Method[CowMaskConfig]):
             (config.sigma_min * side, config.sigma_max * side),
             (config.proportion_min, config.proportion_max),
             progress.generator,
-        )  # (U, 1, H, W), 1 where the next image of the step takes the place
+        )  # (U, 1, H, W), 1 where the next image of the step is shown
         kept = 1.0 - mask.mean(dim=(1, 2, 3))  # (U,)
-        said = forward.teacher(weak=images)["weak"].logits.softmax(dim=-1)  # (U, K)
-        pseudo = soft_pseudo_labels(said)
+        probabilities = forward.teacher(weak=images)["weak"].logits.softmax(dim=-1)  # (U, K)
+        pseudo = soft_pseudo_labels(probabilities)
         confidence = mix(pseudo.confidence, pseudo.confidence.roll(-1), kept)
-        share = mean_across((confidence > config.tau).to(said.dtype).mean())
+        share = progress.mean((confidence > config.tau).to(probabilities.dtype).mean())
         mixed = mix(images, images.roll(-1, dims=0), 1.0 - mask)
-        # Each in a pass of its own, as the authors do: neither is normalised by the other, and mixed images, which the
-        # model is never asked about, stay out of the running statistics.
+        # Separate passes, as the authors do: neither is normalised by the other, and mixed images, which the model does
+        # not see at test time, stay out of the running statistics.
         labelled = forward(labelled=batch.labelled.weak[0])["labelled"].logits
         student = forward.without_statistics(mixed=mixed)["mixed"].logits.softmax(dim=-1)
-        error = squared_error(student, mix(said, said.roll(-1, dims=0), kept)).mean()
+        error = squared_error(student, mix(probabilities, probabilities.roll(-1, dims=0), kept)).mean()
         return StepResult(
             losses={
-                "supervised": cross_entropy(labelled, batch.labels).mean(),
+                "supervised": cross_entropy(labelled, batch.class_ids).mean(),
                 "consistency": error * self.classes * share,  # the paper sums over the classes
             },
             weights={"consistency": config.lambda_u},
             metrics={"confident": share},
-            pseudo_labels={"one_hot": soft_pseudo_labels(said, pseudo.confidence > config.tau)},
+            pseudo_labels={"one_hot": soft_pseudo_labels(probabilities, pseudo.confidence > config.tau)},
         )

@@ -1,6 +1,6 @@
 """FeatMatch: Feature-Based Augmentation for Semi-Supervised Learning (Kuo et al. 2020).
 
-Shapes: N images of a view, B labelled images, U unlabelled images, F features, K classes, P prototypes of a class,
+Shapes: N images of a view, B labelled images, U unlabelled images, F features, K classes, P prototypes per class,
 H attention heads, a = F / H.
 """
 
@@ -27,19 +27,19 @@ class FeatMatchConfig(MethodConfig):
     lambda_feature: float = Field(default=2.0, ge=0)
     """Weight of the consistency loss on plain features."""
     ramp: Unit = 0.7
-    """Part of the run after which both weights are reached."""
+    """Fraction of the run after which both weights have their full value."""
     temperature: PositiveFloat = 0.75
     """Temperature of the target."""
     prototypes: int = Field(default=20, ge=1)
-    """Prototypes of a class."""
+    """Prototypes per class."""
     confidence: Unit = 0.5
-    """Confidence from which an unlabelled image helps to make prototypes."""
+    """Confidence from which an unlabelled image contributes to the prototypes."""
     attention_heads: int = Field(default=4, ge=1)
-    """Attention heads."""
+    """Number of attention heads."""
 
 
 class FeatureAugmentation(nn.Module):
-    """AugF: a feature looks at the prototypes of all classes and takes from those it resembles."""
+    """AugF: a feature attends to the prototypes of all classes."""
 
     def __init__(self, features: int, heads: int) -> None:
         super().__init__()
@@ -49,19 +49,19 @@ class FeatureAugmentation(nn.Module):
         self.out = nn.Linear(heads * self.width, features)
 
     def forward(self, features: Tensor, prototypes: Tensor, present: Tensor) -> Tensor:
-        """Features (N, F), prototypes (K * P, F), which of them there are (K * P,) -> augmented features (N, F)."""
+        """Return augmented features (N, F) of features (N, F), prototypes (K * P, F) and their presence (K * P,)."""
         absent = present == 0
-        taken = []
+        attended = []
         for embed, combine in zip(self.embed, self.combine, strict=True):
             own, others = embed(features), embed(prototypes)  # (N, a), (K * P, a)
             scores = (own @ others.T / self.width**0.5).masked_fill(absent, -torch.inf)
-            taken.append(combine(torch.cat([scores.softmax(dim=-1) @ others, own], dim=-1)).relu())
-        augmented: Tensor = (features + self.out(torch.cat(taken, dim=-1))).relu()
+            attended.append(combine(torch.cat([scores.softmax(dim=-1) @ others, own], dim=-1)).relu())
+        augmented: Tensor = (features + self.out(torch.cat(attended, dim=-1))).relu()
         return augmented
 
 
 class FeatMatch(Method[FeatMatchConfig]):
-    """Strong views, with their features moved towards prototypes of the classes and without, agree with weak ones."""
+    """Predictions on strong views, with and without feature augmentation, agree with those on weak views."""
 
     name = "featmatch"
     title = "FeatMatch (Kuo et al. 2020)"
@@ -79,11 +79,11 @@ class FeatMatch(Method[FeatMatchConfig]):
 
     def refresh(self, pool: Pool, progress: Progress) -> None:
         labelled, unlabelled = pool.labelled(), pool.unlabelled()
-        confidence, labels = unlabelled.logits.softmax(dim=-1).max(dim=-1)
-        sure = confidence > self.config.confidence
-        features = torch.cat([labelled.features, unlabelled.features[sure]])
+        confidence, class_ids = unlabelled.logits.softmax(dim=-1).max(dim=-1)
+        is_confident = confidence > self.config.confidence
+        features = torch.cat([labelled.features, unlabelled.features[is_confident]])
         classes, count = self.present.shape
-        known = torch.cat([pool.labels, labels[sure]])
+        known = torch.cat([pool.class_ids, class_ids[is_confident]])
         prototypes, present = class_prototypes(features, known, classes, count, progress.generator)
         self.prototypes.copy_(prototypes)
         self.present.copy_(present)
@@ -96,16 +96,16 @@ class FeatMatch(Method[FeatMatchConfig]):
         )
         labelled, strong = outputs["labelled"], outputs["strong"]
         with torch.no_grad():
-            weak = self._augmented(outputs["weak"].features, forward)
+            weak = self._augmented_logits(outputs["weak"].features, forward)
             target = sharpen(weak.softmax(dim=-1), self.config.temperature)
-        moved = self._augmented(torch.cat([labelled.features, strong.features]), forward)
-        moved_labelled, moved_strong = moved.split([len(labelled.features), len(strong.features)])
+        augmented = self._augmented_logits(torch.cat([labelled.features, strong.features]), forward)
+        augmented_labelled, augmented_strong = augmented.split([len(labelled.features), len(strong.features)])
         ramp = linear_ramp(progress.fraction, 0.0, self.config.ramp)
         return StepResult(
             losses={
-                "supervised": cross_entropy(moved_labelled, batch.labels).mean(),
-                "supervised_plain": cross_entropy(labelled.logits, batch.labels).mean(),
-                "consistency": soft_cross_entropy(moved_strong, target).mean(),
+                "supervised": cross_entropy(augmented_labelled, batch.class_ids).mean(),
+                "supervised_plain": cross_entropy(labelled.logits, batch.class_ids).mean(),
+                "consistency": soft_cross_entropy(augmented_strong, target).mean(),
                 "consistency_plain": soft_cross_entropy(strong.logits, target).mean(),
             },
             weights={
@@ -115,6 +115,6 @@ class FeatMatch(Method[FeatMatchConfig]):
             pseudo_labels={"one_hot": soft_pseudo_labels(target)},
         )
 
-    def _augmented(self, features: Tensor, forward: Forward) -> Tensor:
-        """Logits (N, K) of features (N, F) after augmentation."""
+    def _augmented_logits(self, features: Tensor, forward: Forward) -> Tensor:
+        """Return logits (N, K) of augmented features (N, F)."""
         return forward.heads(self.augmentation(features, self.prototypes.flatten(0, 1), self.present.flatten())).logits

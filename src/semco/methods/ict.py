@@ -19,15 +19,15 @@ from semco.types import Batch, Progress, StepResult, ViewCounts
 class ICTConfig(MethodConfig):
     name: str = "ict"
     lambda_u: float = Field(default=100.0, ge=0)
-    """Greatest weight of the consistency loss."""
+    """Final weight of the consistency loss."""
     ramp_up: Unit = 0.25
-    """Part of the run over which the weight grows."""
+    """Fraction of the run over which the weight grows."""
     alpha: float = Field(default=1.0, ge=0)
-    """Parameter of the Beta distribution of the mixing weight (CIFAR-10: 1, SVHN: 0.1); 0 does not mix."""
+    """Parameter of the Beta distribution of the mixing weight (CIFAR-10: 1, SVHN: 0.1); 0 turns mixing off."""
 
 
 class ICT(Method[ICTConfig]):
-    """The prediction on a mixture of two images is the mixture of the averaged model's predictions."""
+    """The prediction on a mixture of two images is the mixture of the EMA model's predictions."""
 
     name = "ict"
     title = "ICT (Verma et al. 2019)"
@@ -40,13 +40,13 @@ class ICT(Method[ICTConfig]):
         weight = beta_weights(1, self.config.alpha, images, progress.generator)  # (1,), the same for the whole step
         partner = permutation(len(images), images.device, progress.generator)  # (U,)
         mixed = mix(images, images[partner], weight)
-        # Each in a pass of its own, as the authors do: neither is normalised by the other, and mixed images, which the
-        # model is never asked about, stay out of the running statistics.
+        # Separate passes, as the authors do: neither is normalised by the other, and mixed images, which the model does
+        # not see at test time, stay out of the running statistics.
         labelled = forward(labelled=batch.labelled.weak[0])["labelled"].logits
         student = forward.without_statistics(mixed=mixed)["mixed"].logits.softmax(dim=-1)
         return StepResult(
             losses={
-                "supervised": cross_entropy(labelled, batch.labels).mean(),
+                "supervised": cross_entropy(labelled, batch.class_ids).mean(),
                 "consistency": squared_error(student, mix(target, target[partner], weight)).mean(),
             },
             weights={"consistency": self.config.lambda_u * sigmoid_ramp(progress.fraction, self.config.ramp_up)},

@@ -22,19 +22,19 @@ class LabelPropagationConfig(MethodConfig):
     lambda_u: float = Field(default=1.0, ge=0)
     """Weight of the loss on unlabelled images."""
     neighbours: int = Field(default=50, ge=1)
-    """Neighbours of an image in the graph."""
+    """Number of neighbours of an image in the graph."""
     gamma: PositiveFloat = 3.0
-    """Power to which the cosine of two neighbours is taken."""
+    """Power of the cosine between neighbours."""
     alpha: float = Field(default=0.99, ge=0, lt=1)
-    """How far labels spread."""
+    """How far labels spread, from 0 to below 1."""
     iterations: int = Field(default=20, ge=1)
-    """Steps of the solver."""
+    """Iterations of the solver."""
     warmup: Unit = 0.25
-    """Part of the run that trains on labelled images alone, before features are worth a graph."""
+    """Fraction of the run that trains on labelled images only, until the features are good enough for a graph."""
 
 
 class LabelPropagation(Method[LabelPropagationConfig]):
-    """Now and then labels spread from labelled images to their neighbours in feature space; the certain ones count."""
+    """Labels spread regularly from labelled images to their neighbours in feature space, weighted by certainty."""
 
     name = "label_propagation"
     title = "Label Propagation (Iscen et al. 2019)"
@@ -54,32 +54,34 @@ class LabelPropagation(Method[LabelPropagationConfig]):
     def refresh(self, pool: Pool, progress: Progress) -> None:
         if progress.fraction < self.config.warmup:
             return
-        labelled, labels = pool.labelled().features, pool.labels
+        labelled, labels = pool.labelled().features, pool.class_ids
         features = torch.cat([labelled, pool.unlabelled().features])
         graph = affinity_graph(features, self.config.neighbours, self.config.gamma)
         seeds = F.pad(F.one_hot(labels, len(self.balance)).to(features), (0, 0, 0, len(self.certainty)))  # (N, K)
         spread = diffuse(graph, seeds, self.config.alpha, self.config.iterations)
         propagated, certainty = certain_labels(spread[len(labelled) :])
         self.propagated.copy_(propagated)
-        # NOTE: relative to the most certain, as in the authors' code: far-spread labels are never certain as such.
+        # NOTE: relative to the most certain image, as in the authors' code: far-spread labels are never certain alone.
         self.certainty.copy_(certainty / certainty.max().clamp(min=torch.finfo(certainty.dtype).tiny))
         self.balance.copy_(class_weights(torch.cat([labels, propagated]), len(self.balance)))
 
     def compute(self, batch: Batch, forward: Forward, progress: Progress) -> StepResult:
         labelled, unlabelled_view = batch.labelled.weak[0], batch.unlabelled.weak[0]
-        alone = progress.fraction < self.config.warmup
-        outputs = forward(labelled=labelled) if alone else forward(labelled=labelled, unlabelled=unlabelled_view)
-        # NOTE: not weighted by class, unlike Eq. 12: a class that no label reached would drown all others.
-        supervised = cross_entropy(outputs["labelled"].logits, batch.labels).mean()
+        is_warming_up = progress.fraction < self.config.warmup
+        outputs = (
+            forward(labelled=labelled) if is_warming_up else forward(labelled=labelled, unlabelled=unlabelled_view)
+        )
+        # NOTE: not weighted by class, unlike Eq. 12: a class that no label reached would dominate all others.
+        supervised = cross_entropy(outputs["labelled"].logits, batch.class_ids).mean()
         pseudo = self._propagated(batch.unlabelled_index)
         unlabelled = supervised.new_zeros(())
-        if not alone:
-            losses = cross_entropy(outputs["unlabelled"].logits, pseudo.labels)
-            unlabelled = masked_mean(losses, pseudo.mask * self.balance[pseudo.labels])
+        if not is_warming_up:
+            losses = cross_entropy(outputs["unlabelled"].logits, pseudo.class_ids)
+            unlabelled = masked_mean(losses, pseudo.weights * self.balance[pseudo.class_ids])
         return StepResult(
             losses={"supervised": supervised, "unlabelled": unlabelled},
             weights={"unlabelled": self.config.lambda_u},
-            metrics={"mask_one_hot": pseudo.mask.mean()},
+            metrics={"mask_one_hot": pseudo.weights.mean()},
             pseudo_labels={"one_hot": pseudo},
         )
 
@@ -88,4 +90,4 @@ class LabelPropagation(Method[LabelPropagationConfig]):
 
     def _propagated(self, index: Tensor) -> PseudoLabels:
         certainty = self.certainty[index]
-        return PseudoLabels(labels=self.propagated[index], mask=certainty, confidence=certainty)
+        return PseudoLabels(class_ids=self.propagated[index], weights=certainty, confidence=certainty)

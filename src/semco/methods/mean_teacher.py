@@ -18,13 +18,13 @@ from semco.types import Batch, Progress, StepResult, ViewCounts
 class MeanTeacherConfig(MethodConfig):
     name: str = "mean_teacher"
     lambda_u: float = Field(default=100.0, ge=0)
-    """Greatest weight of the consistency loss, a mean over unlabelled images, beside a mean over labelled ones."""
+    """Final weight of the consistency loss, which is a mean over unlabelled images."""
     ramp_up: Unit = 40 / 150
-    """Part of the run over which the weight grows (40,000 of 150,000 steps)."""
+    """Fraction of the run over which the weight grows (40,000 of 150,000 steps)."""
 
 
 class MeanTeacher(Method[MeanTeacherConfig]):
-    """The student's prediction on one weak view is drawn to the averaged model's on another."""
+    """The prediction on one weak view learns from the EMA model's prediction on another."""
 
     name = "mean_teacher"
     title = "Mean Teacher (Tarvainen & Valpola 2017)"
@@ -38,7 +38,7 @@ class MeanTeacher(Method[MeanTeacherConfig]):
         student = outputs["student"].logits.softmax(dim=-1)
         return StepResult(
             losses={
-                "supervised": cross_entropy(outputs["labelled"].logits, batch.labels).mean(),
+                "supervised": cross_entropy(outputs["labelled"].logits, batch.class_ids).mean(),
                 "consistency": squared_error(student, target).mean(),
             },
             weights={"consistency": self.config.lambda_u * sigmoid_ramp(progress.fraction, self.config.ramp_up)},

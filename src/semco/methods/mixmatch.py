@@ -21,19 +21,19 @@ from semco.types import Batch, Progress, StepResult, Task, ViewCounts
 class MixMatchConfig(MethodConfig):
     name: str = "mixmatch"
     lambda_u: float = Field(default=75.0, ge=0)
-    """Greatest weight of the unlabelled loss (CIFAR-10: 75, CIFAR-100: 150)."""
+    """Final weight of the unlabelled loss (CIFAR-10: 75, CIFAR-100: 150)."""
     ramp_up_steps: int = Field(default=16_384, ge=0)
-    """Steps over which the weight grows, or all of a shorter run (the authors: 16,384 of 2^20)."""
+    """Steps over which the weight grows, or the whole run if it is shorter (the authors: 16,384 of 2^20)."""
     temperature: PositiveFloat = 0.5
-    """Temperature of the guessed labels' sharpening; 1 leaves them as they are."""
+    """Temperature of sharpening; 1 turns sharpening off."""
     alpha: float = Field(default=0.75, ge=0)
-    """Parameter of mixup's Beta distribution; 0 does not mix."""
+    """Parameter of mixup's Beta distribution; 0 turns mixing off."""
     guesses: int = Field(default=2, ge=1)
-    """Weak views of an unlabelled image whose predictions are averaged into a guess: K of the paper."""
+    """Weak views per unlabelled image whose predictions are averaged: K of the paper."""
 
 
 class MixMatch(Method[MixMatchConfig]):
-    """Labels guessed from several views and sharpened; labelled and unlabelled images mixed with each other."""
+    """Sharpened mean predictions are the targets of unlabelled images, and all images are mixed with each other."""
 
     name = "mixmatch"
     title = "MixMatch (Berthelot et al. 2019)"
@@ -46,11 +46,11 @@ class MixMatch(Method[MixMatchConfig]):
         self.views = ViewCounts(labelled_weak=1, unlabelled_weak=config.guesses)
 
     def compute(self, batch: Batch, forward: Forward, progress: Progress) -> StepResult:
-        weak, size = batch.unlabelled.weak, len(batch.labels)
-        said = forward(no_grad={f"weak_{i}": view for i, view in enumerate(weak)})
-        guess = torch.stack([outputs.logits.softmax(dim=-1) for outputs in said.values()]).mean(dim=0)  # (U, K), Eq. 6
+        weak, size = batch.unlabelled.weak, len(batch.class_ids)
+        outputs = forward(no_grad={f"weak_{i}": view for i, view in enumerate(weak)})
+        guess = torch.stack([view.logits.softmax(dim=-1) for view in outputs.values()]).mean(dim=0)  # (U, K), Eq. 6
         sharp = sharpen(guess, self.config.temperature)  # Eq. 7
-        labels = F.one_hot(batch.labels, self.classes).to(sharp.dtype)
+        labels = F.one_hot(batch.class_ids, self.classes).to(sharp.dtype)
         images = torch.cat([batch.labelled.weak[0], *weak])  # (B + V U, C, H, W)
         targets = torch.cat([labels, sharp.repeat(len(weak), 1)])  # (B + V U, K)
         mixed, mixed_targets = mixmatch_mixup(images, targets, self.config.alpha, progress.generator)

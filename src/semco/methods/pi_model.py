@@ -18,13 +18,13 @@ from semco.types import Batch, Progress, StepResult, ViewCounts
 class PiModelConfig(MethodConfig):
     name: str = "pi_model"
     lambda_u: float = Field(default=100.0, ge=0)
-    """Greatest weight of the consistency loss, a mean over unlabelled images, beside a mean over labelled ones."""
+    """Final weight of the consistency loss, which is a mean over unlabelled images."""
     ramp_up: Unit = 80 / 300
-    """Part of the run over which the weight grows (80 of 300 epochs)."""
+    """Fraction of the run over which the weight grows (80 of 300 epochs)."""
 
 
 class PiModel(Method[PiModelConfig]):
-    """The predictions on two weak views are drawn to each other; both passes learn."""
+    """The predictions on two weak views learn from each other, with gradient through both."""
 
     name = "pi_model"
     title = "Pi-model (Laine & Aila 2017)"
@@ -37,7 +37,7 @@ class PiModel(Method[PiModelConfig]):
         z, z_tilde = (outputs[view].logits.softmax(dim=-1) for view in ("one", "two"))  # (U, K) each
         return StepResult(
             losses={
-                "supervised": cross_entropy(outputs["labelled"].logits, batch.labels).mean(),
+                "supervised": cross_entropy(outputs["labelled"].logits, batch.class_ids).mean(),
                 "consistency": squared_error(z, z_tilde).mean(),
             },
             weights={"consistency": self.config.lambda_u * sigmoid_ramp(progress.fraction, self.config.ramp_up)},

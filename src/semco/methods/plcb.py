@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from semco.across import mean_across, rows_across
 from semco.config import MethodConfig, Unit
 from semco.losses import entropy, soft_cross_entropy
 from semco.methods.base import Forward, Method
@@ -24,24 +23,24 @@ from semco.types import Batch, Progress, StepResult, Task, ViewCounts
 class PLCBConfig(MethodConfig):
     name: str = "plcb"
     lambda_a: float = Field(default=0.8, ge=0)
-    """Weight of the regulariser by which all classes are predicted."""
+    """Weight of the regulariser that makes the network predict all classes."""
     lambda_h: float = Field(default=0.4, ge=0)
-    """Weight of the regulariser by which each prediction is certain."""
+    """Weight of the regulariser that makes each prediction certain."""
     alpha: float = Field(default=4.0, ge=0)
-    """Parameter of mixup's Beta distribution; 0 does not mix."""
+    """Parameter of mixup's Beta distribution; 0 turns mixing off."""
     warm_up: Unit = 0.1
-    """Part of the run at the beginning in which only labelled images train (the paper: 10 passes over them)."""
+    """Fraction of the run that trains on labelled images only (the paper: 10 passes over them)."""
 
 
 class PLCB(Method[PLCBConfig]):
-    """What the network last said of an image, in all its doubt, is the image's label; mixup keeps it from believing."""
+    """The last prediction on an image is its soft label; mixup counters confirmation bias."""
 
     name = "plcb"
     title = "PLCB (Arazo et al. 2019)"
     Config = PLCBConfig
     views = ViewCounts(labelled_weak=1, unlabelled_weak=1)
     per_image_buffers = ("soft_labels",)
-    soft_labels: Tensor  # (N, K), what was said at the last visit; 0 before the first
+    soft_labels: Tensor  # (N, K), the prediction at the last visit; 0 before the first
 
     def __init__(self, config: PLCBConfig, task: Task) -> None:
         super().__init__(config, task)
@@ -49,11 +48,11 @@ class PLCB(Method[PLCBConfig]):
 
     def compute(self, batch: Batch, forward: Forward, progress: Progress) -> StepResult:
         weak, generator = batch.unlabelled.weak[0], progress.generator
-        # An ordinary pass but for the gradient: the running statistics must know of images that are not mixed.
+        # Without gradient but with statistics: the running statistics must include images that are not mixed.
         with torch.no_grad():
-            said = forward(weak=weak)["weak"].logits.softmax(dim=-1)  # (U, K)
-        pseudo = self.relabel(batch.unlabelled_index, said)
-        labels = F.one_hot(batch.labels, said.shape[-1]).to(pseudo.dtype)
+            probabilities = forward(weak=weak)["weak"].logits.softmax(dim=-1)  # (U, K)
+        pseudo = self.relabel(batch.unlabelled_index, probabilities)
+        labels = F.one_hot(batch.class_ids, probabilities.shape[-1]).to(pseudo.dtype)
         images, targets = batch.labelled.weak[0], labels
         if progress.fraction >= self.config.warm_up:
             images, targets = torch.cat([images, weak]), torch.cat([labels, pseudo])  # (B + U, ...)
@@ -63,24 +62,24 @@ class PLCB(Method[PLCBConfig]):
         return StepResult(
             losses={
                 "mixup": soft_cross_entropy(mixed, mix(targets, targets[partner], weight)).mean(),  # Eq. 6
-                "all_classes": class_divergence(mixed),  # Eq. 2
+                "all_classes": class_divergence(mixed, progress),  # Eq. 2
                 "entropy": entropy(mixed).mean(),  # Eq. 3
             },
             weights={"all_classes": self.config.lambda_a, "entropy": self.config.lambda_h},
             pseudo_labels={"one_hot": soft_pseudo_labels(pseudo)},
         )
 
-    def relabel(self, index: Tensor, said: Tensor) -> Tensor:
-        """The labels of images (U,) that stand now, (U, K); from the next visit on they are what was ``said``."""
-        labels = self.soft_labels[index].to(said.dtype)
-        labels = torch.where(labels.sum(dim=-1, keepdim=True) > 0, labels, said)  # on a first visit
-        self.soft_labels[index] = said.to(self.soft_labels.dtype)
+    def relabel(self, index: Tensor, probabilities: Tensor) -> Tensor:
+        """Return the current soft labels (U, K) of images (U,); from the next visit on, ``probabilities`` replace them."""
+        labels = self.soft_labels[index].to(probabilities.dtype)
+        labels = torch.where(labels.sum(dim=-1, keepdim=True) > 0, labels, probabilities)  # on a first visit
+        self.soft_labels[index] = probabilities.to(self.soft_labels.dtype)
         return labels
 
 
-def class_divergence(logits: Tensor) -> Tensor:
-    """R_A = sum_c p_c log(p_c / h_c), p uniform and h the mean softmax of logits (N, K) -> ()."""
+def class_divergence(logits: Tensor, progress: Progress) -> Tensor:
+    """Return R_A = sum_c p_c log(p_c / h_c), with p uniform and h the mean softmax of logits (N, K): ()."""
     own = logits.log_softmax(dim=-1).logsumexp(dim=0) - math.log(len(logits))  # (K,), log h of this process
-    most = rows_across(own.detach()[None]).amax(dim=0)  # keeps the exponentials from vanishing
-    mean = mean_across((own - most).exp()).log() + most
+    most = progress.gather(own.detach()[None]).amax(dim=0)  # avoids underflow of the exponentials
+    mean = progress.mean((own - most).exp()).log() + most
     return -math.log(logits.shape[-1]) - mean.mean()

@@ -20,21 +20,21 @@ class PseudoLabelConfig(MethodConfig):
     alpha: float = Field(default=3.0, ge=0)
     """Final weight alpha_f of the unlabelled loss."""
     start: Unit = 0.1
-    """Part of the run at which the weight starts to grow (T1)."""
+    """Fraction of the run at which the weight starts to grow (T1)."""
     end: Unit = 0.6
-    """Part of the run at which the weight is fully grown (T2)."""
+    """Fraction of the run at which the weight has its final value (T2)."""
     tau: Unit = 0.0
-    """Confidence from which a pseudo-label is trusted; the paper trusts all."""
+    """Threshold: the confidence from which a pseudo-label is retained; the paper retains all."""
 
     @model_validator(mode="after")
-    def _in_order(self) -> PseudoLabelConfig:
+    def _check_order(self) -> PseudoLabelConfig:
         if self.end < self.start:
             raise ValueError(f"end = {self.end:g} must not be before start = {self.start:g}")
         return self
 
 
 class PseudoLabel(Method[PseudoLabelConfig]):
-    """The class that the network finds likeliest for an unlabelled image is that image's label."""
+    """The most likely class of an unlabelled image is used as its label."""
 
     name = "pseudo_label"
     title = "Pseudo-Label (Lee 2013)"
@@ -48,14 +48,14 @@ class PseudoLabel(Method[PseudoLabelConfig]):
     def compute(self, batch: Batch, forward: Forward, progress: Progress) -> StepResult:
         outputs = forward(labelled=batch.labelled.weak[0], unlabelled=batch.unlabelled.weak[0])
         logits = outputs["unlabelled"].logits
-        pseudo = one_hot_pseudo_labels(logits, batch.unlabelled_index, self.policy)  # Eq. 14
+        pseudo = one_hot_pseudo_labels(logits, self.policy)  # Eq. 14
         alpha = self.config.alpha * linear_ramp(progress.fraction, self.config.start, self.config.end)  # Eq. 16
         return StepResult(
             losses={
-                "supervised": cross_entropy(outputs["labelled"].logits, batch.labels).mean(),
-                "unlabelled": masked_mean(cross_entropy(logits, pseudo.labels), pseudo.mask),
+                "supervised": cross_entropy(outputs["labelled"].logits, batch.class_ids).mean(),
+                "unlabelled": masked_mean(cross_entropy(logits, pseudo.class_ids), pseudo.weights),
             },
             weights={"unlabelled": alpha},
-            metrics={"mask_one_hot": pseudo.mask.mean()},
+            metrics={"mask_one_hot": pseudo.weights.mean()},
             pseudo_labels={"one_hot": pseudo},
         )

@@ -1,4 +1,4 @@
-"""Weights that grow during a run, as functions of the part of it that is done, so that short runs ramp up too."""
+"""Weights that grow during a run, as functions of the finished fraction, so that short runs ramp up too."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from semco.types import Progress
 
 
 def sigmoid_ramp(fraction: float, length: float) -> float:
-    """exp(-5 (1 - t)^2), t from 0 to 1 over the first ``length`` of the run, then 1 (Laine & Aila 2017, App. A)."""
+    """Return exp(-5 (1 - t)^2), t from 0 to 1 over the first ``length`` of the run, then 1 (Laine & Aila 2017, App. A)."""
     done = 1.0 if length == 0 else min(1.0, fraction / length)
     return math.exp(-5.0 * (1.0 - done) ** 2)
 
 
 def linear_ramp(fraction: float, start: float, end: float) -> float:
-    """0 up to ``start``, then linear up to 1 at ``end``; a step where both are the same."""
+    """Return 0 up to ``start``, then linearly up to 1 at ``end``; a step function if both are equal."""
     if fraction >= end:
         return 1.0
     return max(0.0, (fraction - start) / (end - start)) if end > start else 0.0
 
 
 def ramp_over_steps(progress: Progress, steps: int) -> float:
-    """Linear from 0 up to 1 at step ``steps``, or at the end of the run where that comes first."""
+    """Return a linear ramp from 0 to 1 at step ``steps``, or at the end of the run if that comes first."""
     return min(1.0, progress.step / max(1, min(steps, progress.total_steps))) if steps else 1.0

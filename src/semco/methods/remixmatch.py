@@ -22,26 +22,26 @@ from semco.types import Batch, Progress, StepResult, Task, ViewCounts
 class ReMixMatchConfig(MethodConfig):
     name: str = "remixmatch"
     lambda_u: float = Field(default=1.5, ge=0)
-    """Weight of the mixed unlabelled images."""
+    """Weight of the loss on mixed unlabelled images."""
     lambda_strong: float = Field(default=0.5, ge=0)
-    """Weight of the first strong view before mixing."""
+    """Weight of the loss on the first strong view before mixing."""
     lambda_rotation: float = Field(default=0.5, ge=0)
     """Weight of the rotation loss."""
     ramp_up_steps: int = Field(default=16_384, ge=0)
-    """Steps over which lambda_u and lambda_strong are reached, or all of a shorter run (the authors: 16,384 of
+    """Steps over which lambda_u and lambda_strong grow, or the whole run if it is shorter (the authors: 16,384 of
     2^20)."""
     temperature: PositiveFloat = 0.5
-    """Temperature of the guessed labels' sharpening; 1 leaves them as they are."""
+    """Temperature of sharpening; 1 turns sharpening off."""
     alpha: float = Field(default=0.75, ge=0)
-    """Parameter of mixup's Beta distribution; 0 does not mix."""
+    """Parameter of mixup's Beta distribution; 0 turns mixing off."""
     strong_views: int = Field(default=8, ge=1)
-    """Strong views of an unlabelled image: K of the paper."""
+    """Strong views per unlabelled image: K of the paper."""
     alignment_steps: int = Field(default=128, ge=1)
-    """Steps over which the model's mean prediction is taken."""
+    """Number of steps over which the mean prediction is taken."""
 
 
 class ReMixMatch(Method[ReMixMatchConfig]):
-    """MixMatch whose guess comes from a weak view, aligned to the class distribution, and holds for strong views."""
+    """MixMatch whose targets come from a weak view, aligned to the class distribution, and are used for strong views."""
 
     name = "remixmatch"
     title = "ReMixMatch (Berthelot et al. 2020)"
@@ -56,10 +56,10 @@ class ReMixMatch(Method[ReMixMatchConfig]):
         self.alignment = DistributionAlignment(task.labelled_counts, config.alignment_steps)
 
     def compute(self, batch: Batch, forward: Forward, progress: Progress) -> StepResult:
-        weak, strong, size = batch.unlabelled.weak[0], batch.unlabelled.strong, len(batch.labels)
+        weak, strong, size = batch.unlabelled.weak[0], batch.unlabelled.strong, len(batch.class_ids)
         guess = forward(no_grad={"weak": weak})["weak"].logits.softmax(dim=-1)
         guess = sharpen(self.alignment(guess), self.config.temperature)  # (U, K)
-        labels = F.one_hot(batch.labels, self.classes).to(guess.dtype)
+        labels = F.one_hot(batch.class_ids, self.classes).to(guess.dtype)
         images = torch.cat([batch.labelled.strong[0], *strong, weak])  # (B + (S + 1) U, C, H, W)
         targets = torch.cat([labels, guess.repeat(len(strong) + 1, 1)])  # (B + (S + 1) U, K)
         mixed, mixed_targets = mixmatch_mixup(images, targets, self.config.alpha, progress.generator)
@@ -86,7 +86,7 @@ class ReMixMatch(Method[ReMixMatchConfig]):
 
 @torch.no_grad()
 def rotate_randomly(images: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Each of (U, C, H, W) by 0 to 3 quarter turns, with their number (U,); only half turns where H is not W."""
+    """Rotate each of (U, C, H, W) by 0 to 3 quarter turns and return these (U,); only half turns if H is not W."""
     angles = (0, 1, 2, 3) if images.shape[-1] == images.shape[-2] else (0, 2)
     turns = torch.tensor(angles)[torch.randint(len(angles), (len(images),), generator=generator)]
     turns = turns.to(images.device)

@@ -1,182 +1,133 @@
-"""SemCo: All Labels Are Not Created Equal (Nassar et al. 2021).
+"""SemCo: All Labels Are Not Created Equal (Nassar et al., CVPR 2021), exactly as the paper describes it.
 
-Two heads on one backbone: a one-hot classifier that works as FixMatch, and a semantic classifier that
-predicts label embeddings and trusts groups of similar classes. Each learns from the other's pseudo-labels.
-Shapes: B labelled images, U unlabelled images, K classes, d embedding size, Q label groups.
+Two heads share one backbone. The one-hot head f_oh works as in FixMatch. The semantic head f_sc predicts the label
+vector of the class, and its pseudo-labels are retained when a *group* of similar classes is likely enough. Each head
+also learns from the pseudo-labels of the other (co-training). Our own variant is `semco.methods.semco_plus`; all settings
+of the paper outside the method (optimiser, schedule, data) are in the recipe ``paper``.
+
+Shapes: B labelled images, U unlabelled images, K classes, d embedding size, Q groups. M (K, d) are the label vectors.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
-import torch
-from pydantic import Field, PositiveFloat, model_validator
+from pydantic import Field, PositiveFloat
 from torch import Tensor
 
 from semco import pseudo_labels as pl
-from semco.config import Unit
-from semco.losses import cosine_loss, cross_entropy, masked_mean, soft_cross_entropy
+from semco.config import MethodConfig, Unit
+from semco.losses import cosine_loss, cross_entropy, masked_mean
 from semco.methods.base import Forward, Method
-from semco.methods.thresholding import Rule, ThresholdConfig, build_policy, weighed
 from semco.types import Batch, Outputs, Progress, PseudoLabels, StepResult, Task, ViewCounts
 
 
-class SemCoConfig(ThresholdConfig):
-    name: str = "semco"
-    thresholds: Rule = "freematch"
-    trust: Literal["confidence", "full"] = "confidence"
+class CoTrainingConfig(MethodConfig):
+    """Fields of the paper that do not depend on how pseudo-labels are selected."""
+
     lambda_u: float = Field(default=1.0, ge=0)
-    """Weight of the losses on unlabelled images."""
+    """Weight of the losses on unlabelled images, Eq. 9."""
     lambda_co: float = Field(default=1.0, ge=0)
-    """Weight of the co-training loss; 0: no co-training."""
-    tau_e: Unit = 0.9
-    """With fixed thresholds: confidence from which a group of the semantic head is trusted."""
-    tau_o: Unit = 0.95
-    """With fixed thresholds: confidence from which a class of the one-hot head is trusted."""
+    """Weight of the co-training loss, Eq. 9; 0 turns co-training off."""
     semantic_weight: float = Field(default=3.0, ge=0)
-    """Factor of every cosine term, as cosine losses are smaller than cross-entropies."""
-    scoring: Literal["joint", "paper", "reference"] = "joint"
-    """How cosines become scores: heard with the other head (ours), as the paper says, as the authors' code does."""
+    """Factor of every cosine loss, because cosine losses are smaller than cross-entropies (supplement)."""
     scale: PositiveFloat | Literal["auto"] = "auto"
-    """Scale of the cosines; "auto": perfect predictions get perfect_score on average."""
-    perfect_score: float = Field(default=0.97, gt=0, lt=1)
-    """What scale=auto gives a perfect prediction on average."""
-    lesson: Literal["distribution", "label"] = "distribution"
-    """What the semantic head teaches the other: how likely each class of the group is, or (paper) the likeliest
-    alone."""
+    """Scale s of the cosines in p = softmax(s cos(q, M)); "auto": a perfect prediction scores perfect_score on average.
+    The paper says only "normalizing"."""
+    perfect_score: float = Field(default=0.9, gt=0, lt=1)
+    """Mean score of a perfect prediction with scale=auto."""
     on_disagreement: Literal["both", "discard"] = "both"
-    """Both heads confident of different classes: both labels count in the co-training loss, or neither."""
+    """When both heads are confident of different classes: both pseudo-labels count in the co-training loss, or neither
+    (the alternative that the paper rejected)."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _rules_own_confidence(cls, values: Any) -> Any:
-        """The paper's and the authors' rules come with the paper's thresholds and labels, unless others are given."""
-        if isinstance(values, dict) and values.get("scoring") in ("paper", "reference"):
-            return {"thresholds": "fixed", "tau_e": 0.7, "perfect_score": 0.9, "lesson": "label", **values}
-        return values
 
-    @model_validator(mode="after")
-    def _scores_that_sum_to_one(self) -> SemCoConfig:
-        if self.scoring == "reference" and self.thresholds in ("freematch", "softmatch"):
-            raise ValueError(
-                f"thresholds {self.thresholds!r} need scores that sum to 1, which scoring 'reference' does not give; "
-                "use scoring 'paper', or thresholds 'fixed' or 'flexmatch'"
-            )
-        return self
+class SemCoConfig(CoTrainingConfig):
+    name: Literal["semco"] = "semco"
+    tau_e: Unit = 0.7
+    """Threshold of the semantic head for a group score, Eq. 4."""
+    tau_o: Unit = 0.95
+    """Threshold of the one-hot head for a class probability, Eq. 7."""
 
 
 class SemCo(Method[SemCoConfig]):
-    """Two heads that trust different samples, and teach each other."""
+    """Label groups and co-training, as in the paper."""
 
     name = "semco"
     title = "SemCo (Nassar et al. 2021)"
     Config = SemCoConfig
     views = ViewCounts(labelled_weak=1, unlabelled_weak=1, unlabelled_strong=1)
     heads = ("one_hot", "semantic")
-    matrix: Tensor  # (K, d): M
+    best_in_group = False  # Eq. 8: the semantic head teaches argmax(p)
+    label_vectors: Tensor  # (K, d): M
 
     def __init__(self, config: SemCoConfig, task: Task) -> None:
         super().__init__(config, task)
-        self.register_buffer("matrix", task.embeddings.clone(), persistent=False)
-        self.class_groups = pl.ClassGroups(task.groups)
-        self.rule = _scoring_rule(config, task)
-        self.scale = self.rule.scale
-        classes, groups = torch.ones(task.num_classes), self.class_groups.sizes
-        self.one_hot_policy = build_policy(config, config.tau_o, classes, task.pool_size)
-        self.semantic_policy = build_policy(config, config.tau_e, groups, task.pool_size)
+        self.register_buffer("label_vectors", task.label_vectors.clone(), persistent=False)
+        self.groups = pl.ClassGroups(task.group_ids)
+        self.scale = pl.choose_scale(config.scale, config.perfect_score, task)
+        self.semantic_policy = pl.FixedThreshold(config.tau_e)  # eta^sc, Eq. 4
+        self.one_hot_policy = pl.FixedThreshold(config.tau_o)  # eta^oh, Eq. 7
 
     def compute(self, batch: Batch, forward: Forward, progress: Progress) -> StepResult:  # noqa: ARG002
         x, u = batch.labelled, batch.unlabelled
         outputs = forward(labelled=x.weak[0], strong=u.strong[0], no_grad={"weak": u.weak[0]})
-        labelled, strong, weak = outputs["labelled"], outputs["strong"], outputs["weak"]
-        one_hot, semantic = self._both_heads(weak, batch.unlabelled_index)
-        said, disagreement = {"one_hot": one_hot, "semantic": semantic}, _disagreement(one_hot, semantic)
-        one_hot = weighed(one_hot, self.config, self.one_hot_policy)
-        semantic = weighed(semantic, self.config, self.one_hot_policy)
-        to_label = cosine_loss(self.matrix[batch.labels], _embedding(labelled))  # (B,)
-        to_target = cosine_loss(semantic.target, _embedding(strong))  # (U,)
-        to_class = cross_entropy(strong.logits, one_hot.labels)  # (U,)
-        losses = {
-            "supervised_one_hot": cross_entropy(labelled.logits, batch.labels).mean(),  # Eq. 6
-            "supervised_semantic": to_label.mean(),  # Eq. 3
-            "unlabelled_one_hot": masked_mean(to_class, one_hot.mask),  # Eq. 7
-            "unlabelled_semantic": masked_mean(to_target, semantic.mask),  # Eq. 5
-            "cotraining": self._cotraining(strong, one_hot, semantic, disagreement),  # Eq. 8
-        }
-        of_policies = self._policy_losses(strong, one_hot, semantic)
+        pseudo = self.pseudo_labels(outputs["weak"], batch.unlabelled_index)
+        one_hot, semantic = pseudo["one_hot"], pseudo["semantic"]
+        assert isinstance(semantic, pl.SemanticPseudoLabels)
+        disagreement = pl.disagreement(one_hot, semantic)
+        keep = 1.0 - disagreement * (self.config.on_disagreement == "discard")
+        losses = semco_losses(
+            outputs["labelled"], outputs["strong"], batch.class_ids, self.label_vectors, one_hot, semantic, keep
+        )
         metrics = {
-            "mask_one_hot": said["one_hot"].mask.mean(),
-            "mask_semantic": said["semantic"].mask.mean(),
+            "mask_one_hot": one_hot.weights.mean(),
+            "mask_semantic": semantic.weights.mean(),
             "disagreement": disagreement.mean(),
         }
-        weights = {**self._weights(), **dict.fromkeys(of_policies, self.config.lambda_f)}
-        return StepResult({**losses, **of_policies}, weights, metrics, said)
+        return StepResult(losses, loss_weights(self.config), metrics, pseudo)
 
-    def pseudo_labels(self, weak: Outputs, index: Tensor) -> dict[str, PseudoLabels]:
-        one_hot, semantic = self._both_heads(weak, index)
-        return {"one_hot": one_hot, "semantic": semantic}
+    def pseudo_labels(self, weak: Outputs, index: Tensor) -> dict[str, PseudoLabels]:  # noqa: ARG002
+        scores = self.semantic_scores(pl.embedding_of(weak))  # p and g
+        eta_sc = self.semantic_policy.weights(scores.groups)  # Eq. 4
+        semantic = pl.semantic_pseudo_labels(scores, self.label_vectors, self.groups, eta_sc, self.best_in_group)
+        return {"one_hot": pl.one_hot_pseudo_labels(weak.logits, self.one_hot_policy), "semantic": semantic}
 
-    def _both_heads(self, weak: Outputs, index: Tensor) -> tuple[PseudoLabels, pl.SemanticPseudoLabels]:
-        q, M, groups = _embedding(weak), self.matrix, self.class_groups
-        one_hot = pl.one_hot_pseudo_labels(weak.logits, index, self.one_hot_policy)
-        return one_hot, pl.semantic_pseudo_labels(
-            q, weak.logits.softmax(dim=-1), index, M, groups, self.rule, self.semantic_policy
-        )
-
-    def _policy_losses(self, strong: Outputs, one_hot: PseudoLabels, semantic: PseudoLabels) -> dict[str, Tensor]:
-        """What the threshold policies add (FreeMatch's fairness), by head: of classes, and of groups."""
-        if not self.one_hot_policy.has_losses:
-            return {}
-        cosines, chances = pl.cosine_similarities(_embedding(strong), self.matrix), strong.logits.softmax(dim=-1)
-        groups = self.rule.scores(cosines, chances, self.class_groups).groups
-        by_head = {
-            "one_hot": self.one_hot_policy.losses(chances, one_hot.mask),
-            "semantic": self.semantic_policy.losses(groups, semantic.mask),
-        }
-        return {f"{name}_{head}": loss for head, losses in by_head.items() for name, loss in losses.items()}
-
-    def _cotraining(
-        self, strong: Outputs, one_hot: PseudoLabels, semantic: pl.SemanticPseudoLabels, disagreement: Tensor
-    ) -> Tensor:
-        """Eq. 8: each head learns from the other's pseudo-label, where the other is confident.
-
-        The semantic head is confident of a group, so what it teaches is all it knows of the classes in it.
-        """
-        keep = 1.0 - disagreement * (self.config.on_disagreement == "discard")
-        to_semantic = cosine_loss(self.matrix[one_hot.labels], _embedding(strong))
-        if self.config.lesson == "distribution":
-            to_one_hot = soft_cross_entropy(strong.logits, semantic.weights)
-        else:
-            to_one_hot = cross_entropy(strong.logits, semantic.labels)
-        cosine_half = masked_mean(to_semantic, one_hot.mask * keep)
-        return self.config.semantic_weight * cosine_half + masked_mean(to_one_hot, semantic.mask * keep)
-
-    def _weights(self) -> dict[str, float]:
-        """Eq. 9; the cosine half of the co-training loss carries its semantic weight already."""
-        lambda_u, semantic_weight = self.config.lambda_u, self.config.semantic_weight
-        return {
-            "supervised_semantic": semantic_weight,
-            "unlabelled_one_hot": lambda_u,
-            "unlabelled_semantic": lambda_u * semantic_weight,
-            "cotraining": self.config.lambda_co,
-        }
+    def semantic_scores(self, embedding: Tensor) -> pl.SemanticScores:
+        """Return class scores p (U, K) and group scores g (U, Q) of embeddings q (U, d)."""
+        assert self.scale is not None
+        return pl.paper_scores(embedding, self.label_vectors, self.groups, self.scale)
 
 
-def _disagreement(one_hot: PseudoLabels, semantic: PseudoLabels) -> Tensor:
-    """Where both heads are confident, of different classes: (U,), 1 or 0 (with SoftMatch, how much both count)."""
-    return (one_hot.labels != semantic.labels) * one_hot.mask * semantic.mask
+def semco_losses(
+    labelled: Outputs,
+    strong: Outputs,
+    class_ids: Tensor,
+    M: Tensor,
+    one_hot: PseudoLabels,
+    semantic: pl.SemanticPseudoLabels,
+    keep: Tensor,
+) -> dict[str, Tensor]:
+    """Return the losses of Eq. 3 to 8, unweighted; ``keep`` (U,) is 0 for images left out of co-training."""
+    x_sc, x_oh = pl.embedding_of(labelled), labelled.logits  # f_sc(x) (B, d), f_oh(x) (B, K)
+    u_sc, u_oh = pl.embedding_of(strong), strong.logits  # f_sc(A_s(u)) (U, d), f_oh(A_s(u)) (U, K)
+    to_one_hot_label, to_semantic_label = M[one_hot.class_ids], semantic.class_ids  # M^T y (U, d), argmax(p) (U,)
+    return {
+        "supervised_semantic": cosine_loss(x_sc, M[class_ids]).mean(),  # Eq. 3
+        "unlabelled_semantic": masked_mean(cosine_loss(u_sc, semantic.target), semantic.weights),  # Eq. 5
+        "supervised_one_hot": cross_entropy(x_oh, class_ids).mean(),  # Eq. 6
+        "unlabelled_one_hot": masked_mean(cross_entropy(u_oh, one_hot.class_ids), one_hot.weights),  # Eq. 7
+        "cotraining_semantic": masked_mean(cosine_loss(u_sc, to_one_hot_label), one_hot.weights * keep),  # Eq. 8
+        "cotraining_one_hot": masked_mean(cross_entropy(u_oh, to_semantic_label), semantic.weights * keep),  # Eq. 8
+    }
 
 
-def _embedding(outputs: Outputs) -> Tensor:
-    """The semantic head's prediction (N, d); the head is built because this method declares it."""
-    assert outputs.embedding is not None
-    return outputs.embedding
-
-
-def _scoring_rule(config: SemCoConfig, task: Task) -> pl.ScoringRule:
-    if config.scoring == "reference":
-        return pl.ReferenceScoring()
-    rule = pl.JointScoring if config.scoring == "joint" else pl.PaperScoring
-    if config.scale != "auto":
-        return rule(config.scale)
-    return rule(pl.solve_scale(task.embeddings, task.groups, config.perfect_score, task.class_names))
+def loss_weights(config: CoTrainingConfig) -> dict[str, float]:
+    """Return the weights of Eq. 9; every cosine loss also has the factor ``semantic_weight``."""
+    return {
+        "supervised_semantic": config.semantic_weight,
+        "unlabelled_semantic": config.lambda_u * config.semantic_weight,
+        "supervised_one_hot": 1.0,
+        "unlabelled_one_hot": config.lambda_u,
+        "cotraining_semantic": config.lambda_co * config.semantic_weight,
+        "cotraining_one_hot": config.lambda_co,
+    }

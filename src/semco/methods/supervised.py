@@ -1,4 +1,4 @@
-"""The baseline: labelled images only."""
+"""The supervised baseline: labelled images only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class SupervisedConfig(MethodConfig):
 
 
 class Supervised(Method[SupervisedConfig]):
-    """Cross-entropy on weak views of the labelled images; what every other method must beat."""
+    """Cross-entropy on weak views of the labelled images."""
 
     name = "supervised"
     title = "Supervised baseline"
@@ -21,4 +21,4 @@ class Supervised(Method[SupervisedConfig]):
 
     def compute(self, batch: Batch, forward: Forward, progress: Progress) -> StepResult:  # noqa: ARG002
         labelled = forward(labelled=batch.labelled.weak[0])["labelled"]
-        return StepResult(losses={"supervised": cross_entropy(labelled.logits, batch.labels).mean()})
+        return StepResult(losses={"supervised": cross_entropy(labelled.logits, batch.class_ids).mean()})

@@ -20,15 +20,15 @@ from semco.types import Batch, Progress, StepResult, Task, ViewCounts
 class TemporalEnsemblingConfig(MethodConfig):
     name: str = "temporal_ensembling"
     lambda_u: float = Field(default=30.0, ge=0)
-    """Greatest weight of the consistency loss, a mean over unlabelled images, beside a mean over labelled ones."""
+    """Final weight of the consistency loss, which is a mean over unlabelled images."""
     ramp_up: Unit = 80 / 300
-    """Part of the run over which the weight grows (80 of 300 epochs)."""
+    """Fraction of the run over which the weight grows (80 of 300 epochs)."""
     momentum: float = Field(default=0.6, ge=0, lt=1)
     """Momentum of the ensemble of predictions."""
 
 
 class TemporalEnsembling(Method[TemporalEnsemblingConfig]):
-    """A prediction is drawn to the average of those that earlier epochs made of the same image."""
+    """A prediction learns from the average of earlier predictions on the same image."""
 
     name = "temporal_ensembling"
     title = "Temporal Ensembling (Laine & Aila 2017)"
@@ -36,7 +36,7 @@ class TemporalEnsembling(Method[TemporalEnsemblingConfig]):
     views = ViewCounts(labelled_weak=1, unlabelled_weak=1)
     per_image_buffers = ("ensemble", "visits")
     ensemble: Tensor  # (N, K), Z: decaying sum of predictions
-    visits: Tensor  # (N,) int64, how many predictions are in it
+    visits: Tensor  # (N,) int64, number of predictions in it
 
     def __init__(self, config: TemporalEnsemblingConfig, task: Task) -> None:
         super().__init__(config, task)
@@ -50,7 +50,7 @@ class TemporalEnsembling(Method[TemporalEnsemblingConfig]):
         self.remember(batch.unlabelled_index, z.detach())
         return StepResult(
             losses={
-                "supervised": cross_entropy(outputs["labelled"].logits, batch.labels).mean(),
+                "supervised": cross_entropy(outputs["labelled"].logits, batch.class_ids).mean(),
                 "consistency": masked_mean(squared_error(z, target), known),
             },
             weights={"consistency": self.config.lambda_u * sigmoid_ramp(progress.fraction, self.config.ramp_up)},
@@ -59,13 +59,13 @@ class TemporalEnsembling(Method[TemporalEnsemblingConfig]):
         )
 
     def targets(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """z~ = Z / (1 - alpha^t), t the visits so far, for images (U,) -> (U, K); and 1 where t > 0, else 0."""
+        """Return z~ = Z / (1 - alpha^t) (U, K) for images (U,) with t visits, and 1 where t > 0, else 0: (U,)."""
         visits = self.visits[index]
         bias = 1.0 - self.config.momentum ** visits.clamp(min=1).to(self.ensemble.dtype)
         return self.ensemble[index] / bias[:, None], (visits > 0).to(self.ensemble.dtype)
 
     def remember(self, index: Tensor, z: Tensor) -> None:
-        """Z <- alpha Z + (1 - alpha) z for predictions (U, K) of images (U,)."""
+        """Update Z <- alpha Z + (1 - alpha) z with predictions (U, K) of images (U,)."""
         alpha = self.config.momentum
         self.ensemble[index] = alpha * self.ensemble[index] + (1.0 - alpha) * z.to(self.ensemble.dtype)
         self.visits[index] = self.visits[index] + 1

@@ -12,7 +12,6 @@ import torch
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 
-from semco.across import mean_across
 from semco.config import MethodConfig, Unit
 from semco.losses import cross_entropy, masked_mean, soft_cross_entropy
 from semco.methods.base import Forward, Method
@@ -28,17 +27,16 @@ class UDAConfig(MethodConfig):
     lambda_u: float = Field(default=1.0, ge=0)
     """Weight of the consistency loss."""
     temperature: PositiveFloat = 0.4
-    """Temperature of the target: below 1 sharpens it."""
+    """Temperature of the target; below 1 sharpens it."""
     tau: Unit = 0.8
-    """Confidence from which an unlabelled image takes part."""
+    """Threshold: the confidence from which an unlabelled image is retained."""
     annealing: Schedule = "linear"
-    """Training-signal annealing: how the limit grows above which a labelled image is known well enough to be left
-    out."""
+    """Training-signal annealing: how the probability limit grows above which a labelled image is left out."""
 
 
 class UDA(Method[UDAConfig]):
-    """The sharpened prediction on a weak view, where it is confident, is the target of a strong view; labelled
-    images are let in as the run goes on, so that a few of them are not learnt by heart."""
+    """The sharpened prediction on a weak view, if confident, is the target of a strong view; well-learned labelled images
+    are left out at first, to avoid overfitting."""
 
     name = "uda"
     title = "UDA (Xie et al. 2020)"
@@ -56,26 +54,26 @@ class UDA(Method[UDAConfig]):
             no_grad={"weak": batch.unlabelled.weak[0]},
         )
         labelled, weak = outputs["labelled"].logits, outputs["weak"].logits.detach()
-        pseudo = one_hot_pseudo_labels(weak, batch.unlabelled_index, self.policy)
+        pseudo = one_hot_pseudo_labels(weak, self.policy)
         target = sharpen(weak.softmax(dim=-1), self.config.temperature)
         limit = signal_limit(self.config.annealing, progress.fraction, labelled.shape[-1])
-        supervised, kept = annealed_cross_entropy(labelled, batch.labels, limit)
+        supervised, kept = annealed_cross_entropy(labelled, batch.class_ids, limit, progress)
         return StepResult(
             losses={
                 "supervised": supervised,
-                "unlabelled": masked_mean(soft_cross_entropy(outputs["strong"].logits, target), pseudo.mask),
+                "unlabelled": masked_mean(soft_cross_entropy(outputs["strong"].logits, target), pseudo.weights),
             },
             weights={"unlabelled": self.config.lambda_u},
-            metrics={"mask_one_hot": pseudo.mask.mean(), "mask_labelled": kept.mean()},
+            metrics={"mask_one_hot": pseudo.weights.mean(), "mask_labelled": kept.mean()},
             pseudo_labels={"one_hot": pseudo},
         )
 
-    def pseudo_labels(self, weak: Outputs, index: Tensor) -> dict[str, PseudoLabels]:
-        return {"one_hot": one_hot_pseudo_labels(weak.logits, index, self.policy)}
+    def pseudo_labels(self, weak: Outputs, index: Tensor) -> dict[str, PseudoLabels]:  # noqa: ARG002
+        return {"one_hot": one_hot_pseudo_labels(weak.logits, self.policy)}
 
 
 def signal_limit(schedule: Schedule, fraction: float, classes: int) -> float:
-    """eta_t = alpha_t (1 - 1/K) + 1/K: from 1/K at the start of the run to 1 at its end; always 1 without annealing."""
+    """Return eta_t = alpha_t (1 - 1/K) + 1/K: from 1/K at the start of the run to 1 at its end; 1 without annealing."""
     match schedule:
         case "none":
             alpha = 1.0
@@ -88,9 +86,11 @@ def signal_limit(schedule: Schedule, fraction: float, classes: int) -> float:
     return alpha * (1.0 - 1.0 / classes) + 1.0 / classes
 
 
-def annealed_cross_entropy(logits: Tensor, labels: Tensor, limit: float) -> tuple[Tensor, Tensor]:
-    """Mean cross-entropy () over the images whose correct class is at most ``limit`` likely, and which (B,)."""
-    losses = cross_entropy(logits, labels)
+def annealed_cross_entropy(
+    logits: Tensor, class_ids: Tensor, limit: float, progress: Progress
+) -> tuple[Tensor, Tensor]:
+    """Return the mean cross-entropy () over images whose true class has at most probability ``limit``, and these (B,)."""
+    losses = cross_entropy(logits, class_ids)
     kept = ((-losses.detach()).exp() <= limit).to(losses.dtype)
-    share = mean_across(kept.mean()).clamp(min=torch.finfo(kept.dtype).tiny)
+    share = progress.mean(kept.mean()).clamp(min=torch.finfo(kept.dtype).tiny)
     return masked_mean(losses, kept) / share, kept

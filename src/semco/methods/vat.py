@@ -19,7 +19,7 @@ from semco.methods.base import Forward, Method
 from semco.pseudo_labels import soft_pseudo_labels
 from semco.types import Batch, Progress, StepResult, ViewCounts
 
-# Of the images for which the paper gives lengths.
+# Number of values of the images for which the paper gives lengths.
 VALUES = 3 * 32 * 32
 
 
@@ -28,18 +28,18 @@ class VATConfig(MethodConfig):
     lambda_u: float = Field(default=1.0, ge=0)
     """Weight of the local distributional smoothness."""
     epsilon: PositiveFloat = 8.0
-    """Length of the adversarial perturbation of 3 x 32 x 32 values; of others, in proportion to the length of
-    images (augmented CIFAR-10: 8, augmented SVHN: 3.5)."""
+    """Length of the adversarial perturbation for images of 3 x 32 x 32 values; other sizes are scaled in proportion
+    (augmented CIFAR-10: 8, augmented SVHN: 3.5)."""
     xi: PositiveFloat = 1.0
     """Length of the finite difference of the power iteration."""
     iterations: int = Field(default=1, ge=1)
-    """Rounds of the power iteration."""
+    """Number of power iterations."""
     lambda_entropy: float = Field(default=0.0, ge=0)
     """Weight of the entropy of predictions on unlabelled images; 1 is the paper's VAT+EntMin."""
 
 
 class VAT(Method[VATConfig]):
-    """Predictions stay the same under the small perturbation of the image that would change them most."""
+    """Predictions stay the same under the small perturbation that would change them most."""
 
     name = "vat"
     title = "VAT (Miyato et al. 2018)"
@@ -48,7 +48,7 @@ class VAT(Method[VATConfig]):
 
     def compute(self, batch: Batch, forward: Forward, progress: Progress) -> StepResult:
         config, images = self.config, batch.unlabelled.weak[0].detach()
-        # In a pass of their own, as the perturbed images are: otherwise normalisation alone would tell them apart.
+        # A separate pass, as for the perturbed images; otherwise normalisation alone would tell them apart.
         weak = (forward(weak=images) if config.lambda_entropy else forward(no_grad={"weak": images}))["weak"].logits
         clean = weak.detach()
 
@@ -57,9 +57,9 @@ class VAT(Method[VATConfig]):
 
         start = random_directions(images, progress.generator)
         direction = adversarial_direction(images, clean, predict, start, config.xi, config.iterations)
-        smoothness = kl_divergence(clean, predict(images + self._length(images) * direction))  # (U,), Eq. 5
+        smoothness = kl_divergence(predict(images + self._length(images) * direction), clean)  # (U,), Eq. 5
         labelled = forward(labelled=batch.labelled.weak[0])["labelled"].logits
-        losses = {"supervised": cross_entropy(labelled, batch.labels).mean(), "smoothness": smoothness.mean()}
+        losses = {"supervised": cross_entropy(labelled, batch.class_ids).mean(), "smoothness": smoothness.mean()}
         weights = {"smoothness": config.lambda_u}
         if config.lambda_entropy:
             losses["entropy"] = entropy(weak).mean()
@@ -68,34 +68,34 @@ class VAT(Method[VATConfig]):
         return StepResult(losses, weights, pseudo_labels={"one_hot": pseudo})
 
     def _length(self, images: Tensor) -> float:
-        """Normalised images (U, C, H, W) are as long as the root of their number of values."""
+        """Return the length of the perturbation: normalised images have length sqrt(number of values)."""
         return self.config.epsilon * math.sqrt(images[0].numel() / VALUES)
 
 
 def random_directions(images: Tensor, generator: torch.Generator) -> Tensor:
-    """A normal draw for each pixel of (U, C, H, W): where the power iteration begins."""
+    """Return a normal draw per pixel of (U, C, H, W), the start of the power iteration."""
     return torch.randn(images.shape, generator=generator).to(images)
 
 
 def adversarial_direction(
     images: Tensor, clean: Tensor, predict: Callable[[Tensor], Tensor], start: Tensor, xi: float, iterations: int
 ) -> Tensor:
-    """Unit vectors (U, C, H, W) along which KL(p(x) || p(x + r)) grows fastest from r = 0 (Alg. 1, Sec. 3.3).
+    """Return unit vectors (U, C, H, W) along which KL(p(x) || p(x + r)) grows fastest from r = 0 (Alg. 1, Sec. 3.3).
 
-    There its gradient vanishes, so that growth is by the Hessian, whose leading eigenvector the power iteration
-    approaches: a product of Hessian and d is the gradient at xi d, divided by xi. ``clean`` are logits (U, K).
+    The gradient vanishes there, so the growth is given by the Hessian, whose leading eigenvector the power iteration
+    approximates: the product of the Hessian with d is the gradient at xi d, divided by xi. ``clean`` are logits (U, K).
     """
     direction = unit(start)
     for _ in range(iterations):
         direction.requires_grad_()
-        divergence = kl_divergence(clean, predict(images + xi * direction)).sum()
+        divergence = kl_divergence(predict(images + xi * direction), clean).sum()
         (gradient,) = torch.autograd.grad(divergence, direction)
         direction = unit(gradient)
     return direction
 
 
 def unit(vectors: Tensor) -> Tensor:
-    """Each of (U, C, H, W) divided by its length; 0 stays 0. By the maximum first, as squares may underflow."""
+    """Return each of (U, C, H, W) divided by its length; 0 stays 0. First by the maximum, as squares may underflow."""
     flat = vectors.flatten(1)
     smallest = torch.finfo(flat.dtype).tiny
     flat = flat / flat.abs().amax(dim=1, keepdim=True).clamp(min=smallest)

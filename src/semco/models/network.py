@@ -13,21 +13,22 @@ from torch import Tensor, nn
 
 from semco.config import ModelConfig
 from semco.errors import UserError, unknown
+from semco.models.normalisation import Norm
 from semco.models.resnet import LAYOUTS, ResNet
 from semco.models.wide_resnet import WideResNet
 from semco.types import Outputs
 
-# In the order in which they are built; the one-hot head always is.
+# In the order in which they are built; the one-hot head is always built.
 HEADS = ("one_hot", "semantic", "rotation")
-# For lists and for hints; any wrn-DEPTH-WIDTH of depth 6n+4 builds.
+# For lists and hints; any wrn-DEPTH-WIDTH of depth 6n+4 can be built.
 KNOWN_BACKBONES = ("wrn-10-1", "wrn-10-2", "wrn-16-2", "wrn-28-2", "wrn-28-8", *LAYOUTS)
-# Images up to this side keep their resolution in a ResNet's first layers.
+# Images up to this side keep their resolution in the first layers of a ResNet.
 SMALL_SIDE = 64
 ROTATIONS = 4
 
 
 class Network(nn.Module):
-    """A backbone shared by one linear one-hot head and, where asked for, a semantic and a rotation head."""
+    """A backbone shared by a linear one-hot head and optionally a semantic and a rotation head."""
 
     def __init__(self, backbone: nn.Module, heads: dict[str, nn.Module]) -> None:
         super().__init__()
@@ -35,17 +36,17 @@ class Network(nn.Module):
         self.heads = nn.ModuleDict(heads)
 
     def forward(self, images: Tensor) -> Outputs:
-        """Images (N, C, H, W) -> `Outputs`."""
+        """Return the outputs for images (N, C, H, W)."""
         return self.heads_from(self.backbone(images))
 
     def heads_from(self, features: Tensor) -> Outputs:
-        """Features (N, F), as they are or changed by a method, -> `Outputs`."""
-        said = {name: head(features) for name, head in self.heads.items()}
+        """Return the outputs for features (N, F), which a method may have changed."""
+        predictions = {name: head(features) for name, head in self.heads.items()}
         return Outputs(
             features=features,
-            logits=said["one_hot"],
-            embedding=said.get("semantic"),
-            rotation=said.get("rotation"),
+            logits=predictions["one_hot"],
+            embedding=predictions.get("semantic"),
+            rotation=predictions.get("rotation"),
         )
 
 
@@ -57,9 +58,9 @@ def build_network(
     in_channels: int,
     image_size: int,
 ) -> Network:
-    """A freshly initialised network, as torch's global seed decides.
+    """Return a freshly initialised network; torch's global seed decides the weights.
 
-    No part's initial weights depend on which heads are built, so that methods compare from the same start.
+    The initial weights of a part do not depend on which heads are built, so that methods start from the same weights.
     """
     assert set(heads) <= set(HEADS), f"unknown heads in {heads}"
     backbone = build_backbone(config, in_channels, image_size)
@@ -75,36 +76,37 @@ def build_network(
 
 
 def build_backbone(config: ModelConfig, in_channels: int, image_size: int) -> nn.Module:
-    """The backbone of the configured name; its ``out_features`` is F."""
-    name = config.backbone
+    """Return the backbone of the configured name; its ``out_features`` is F."""
+    name, norm = config.backbone, Norm(config.norm, config.norm_warmup)
     if name in LAYOUTS:
-        small = config.stem == "small" or (config.stem == "auto" and image_size <= SMALL_SIDE)
-        return ResNet(LAYOUTS[name], "small" if small else "large", in_channels, config.norm)
+        is_small = config.stem == "small" or (config.stem == "auto" and image_size <= SMALL_SIDE)
+        return ResNet(LAYOUTS[name], "small" if is_small else "large", in_channels, norm)
     wide = re.fullmatch(r"wrn-(\d+)-(\d+)", name)
     if wide is None:
         raise unknown("backbone", name, KNOWN_BACKBONES)
     depth, width = int(wide[1]), int(wide[2])
     if width < 1:
         raise UserError(f"the width of backbone {name!r} must be at least 1, for example wrn-{depth}-2.")
-    return WideResNet(depth, width, in_channels, config.norm)
+    return WideResNet(depth, width, in_channels, norm)
 
 
 def feature_size(config: ModelConfig, in_channels: int, image_size: int) -> int:
-    """F, of a backbone that is not built for it."""
+    """Return F of a backbone without allocating it."""
     with torch.device("meta"):
         return int(build_backbone(config, in_channels, image_size).out_features)  # type: ignore[arg-type]
 
 
 def _semantic_head(config: ModelConfig, features: int, embedding_dim: int) -> nn.Module:
-    """Linear, or the hidden layer of the authors' released code."""
-    if config.semantic_head == "linear":
+    """Return one linear layer, or two with the hidden layer of the authors' released code."""
+    on_resnet50 = config.semantic_head == "mlp_except_resnet50" and config.backbone == "resnet50"
+    if config.semantic_head == "linear" or on_resnet50:
         return nn.Linear(features, embedding_dim)
     hidden = config.mlp_hidden
     return nn.Sequential(nn.Linear(features, hidden), nn.ReLU(), nn.Linear(hidden, embedding_dim))
 
 
 def _seeded(make: Callable[[], nn.Module], seed: int) -> nn.Module:
-    """A head with Glorot weights and zero biases drawn from a seed of its own."""
+    """Return a head with Glorot weights and zero biases, drawn from its own seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         head = make()

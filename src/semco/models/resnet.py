@@ -26,7 +26,7 @@ class ResNetLayout:
 
     @property
     def expansion(self) -> int:
-        """Output channels of a block for each channel of its 3x3 convolution."""
+        """Output channels of a block per channel of its 3x3 convolution."""
         return 4 if self.bottleneck else 1
 
 
@@ -37,7 +37,7 @@ LAYOUTS = {
 
 
 class ResidualBlock(Block):
-    """A chain of convolutions, each followed by norm, and a shortcut; ReLU between them and after the sum."""
+    """Convolutions, each followed by a norm, and a shortcut; ReLU between them and after the sum."""
 
     def __init__(self, sizes: Sequence[int], kernels: Sequence[int], strided: int, stride: int, norm: Norm) -> None:
         """``sizes``: channels before, between, after the convolutions; ``strided``: which has the stride."""
@@ -83,7 +83,7 @@ class ResNet(nn.Module):
 
 
 def _stem(stem: Stem, in_channels: int, norm: Norm) -> nn.Sequential:
-    """First layers: a quarter of the side for large images, the whole side for small ones."""
+    """Return the first layers: they reduce the side of large images to a quarter and keep that of small ones."""
     if stem == "small":
         conv = nn.Conv2d(in_channels, 64, 3, padding=1, bias=False)
         return nn.Sequential(conv, norm_layer(norm, 64, MOMENTUM), nn.ReLU(inplace=True))

@@ -39,7 +39,7 @@ class PreActivationBlock(Block):
         return torch.add(shortcut, residual)
 
     def _first(self, x: Tensor, active: Tensor) -> tuple[Tensor, Tensor]:
-        """The shortcut, and the first convolution."""
+        """Return the shortcut and the first convolution."""
         return self.shortcut(active if self.activate_shortcut else x), self.conv1(active)
 
 
@@ -59,7 +59,7 @@ class WideResNet(nn.Module):
                     outputs=sizes[stage + 1],
                     stride=2 if stage > 0 and block == 0 else 1,
                     norm=norm,
-                    # The first shortcut starts after the activation: nothing was normalised before it.
+                    # The first shortcut starts after the activation, because nothing was normalised before.
                     activate_shortcut=stage == 0 and block == 0,
                 )
                 for stage in range(3)

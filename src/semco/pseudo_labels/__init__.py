@@ -1,46 +1,39 @@
-"""From what the heads say about a weak view: targets, and which samples to trust. No gradient in here."""
+"""From the outputs on a weak view: targets, and how much each of them counts. No gradients in this room."""
 
 from semco.pseudo_labels.alignment import DistributionAlignment
 from semco.pseudo_labels.one_hot import one_hot_pseudo_labels, soft_pseudo_labels
-from semco.pseudo_labels.scale import solve_scale
+from semco.pseudo_labels.scale import choose_scale, solve_scale
 from semco.pseudo_labels.semantic import (
     ClassGroups,
-    JointScoring,
-    PaperScoring,
-    ReferenceScoring,
-    ScoringRule,
     SemanticPseudoLabels,
+    SemanticScores,
     class_probabilities,
     cosine_similarities,
+    disagreement,
+    embedding_of,
+    paper_scores,
     semantic_pseudo_labels,
 )
 from semco.pseudo_labels.sharpening import sharpen
-from semco.pseudo_labels.thresholds import (
-    FixedThreshold,
-    FlexMatchThreshold,
-    FreeMatchThreshold,
-    SoftMatchWeights,
-    ThresholdPolicy,
-)
+from semco.pseudo_labels.thresholds import FixedThreshold, ThresholdPolicy, update_policy
 
 __all__ = [
     "ClassGroups",
     "DistributionAlignment",
     "FixedThreshold",
-    "FlexMatchThreshold",
-    "FreeMatchThreshold",
-    "JointScoring",
-    "PaperScoring",
-    "ReferenceScoring",
-    "ScoringRule",
     "SemanticPseudoLabels",
-    "SoftMatchWeights",
+    "SemanticScores",
     "ThresholdPolicy",
+    "choose_scale",
     "class_probabilities",
     "cosine_similarities",
+    "disagreement",
+    "embedding_of",
     "one_hot_pseudo_labels",
+    "paper_scores",
     "semantic_pseudo_labels",
     "sharpen",
     "soft_pseudo_labels",
     "solve_scale",
+    "update_policy",
 ]

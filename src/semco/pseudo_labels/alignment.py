@@ -13,13 +13,13 @@ SMALLEST = 1e-6
 
 
 class DistributionAlignment(nn.Module):
-    """Predictions scaled so that on average they follow the class distribution of the labelled images.
+    """Scale predictions so that on average they follow the class distribution of the labelled images.
 
-    What the model predicts on average is the mean over the last R steps, or over all that there were. Before the first
-    step it is what was ``expected``: by default the uniform distribution.
+    The average prediction is the mean over the last R steps, or over all steps so far. Before the first step it is
+    ``expected``, by default the uniform distribution.
     """
 
-    history: Tensor  # (R, K), mean predictions, newest last; 0 where there was no step yet
+    history: Tensor  # (R, K), mean predictions, newest last; 0 for steps that have not happened
     wanted: Tensor  # (K,), p(y)
     expected: Tensor  # (K,)
 
@@ -33,21 +33,23 @@ class DistributionAlignment(nn.Module):
 
     @torch.no_grad()
     def forward(self, probabilities: Tensor) -> Tensor:
-        """Normalize(q p(y) / p~(y)) for q (U, K) -> (U, K); then q is remembered."""
+        """Return Normalize(q p(y) / p~(y)) for q (U, K), then remember q."""
         aligned = self.align(probabilities)
         self.remember(probabilities)
         return aligned
 
     def align(self, probabilities: Tensor) -> Tensor:
+        """Return aligned predictions (U, K) without remembering them."""
         ratio = (self.wanted + SMALLEST) / (self.predicted() + SMALLEST)
         aligned = probabilities * ratio
         return aligned / aligned.sum(dim=-1, keepdim=True)
 
     def predicted(self) -> Tensor:
-        """p~(y), (K,)."""
+        """Return the average prediction p~(y), (K,)."""
         known = (self.history.sum(dim=-1) > 0).sum()
         return torch.where(known > 0, self.history.sum(dim=0) / known.clamp(min=1), self.expected)
 
     def remember(self, probabilities: Tensor) -> None:
+        """Add the mean of predictions (U, K) to the history."""
         mean = probabilities.mean(dim=0, keepdim=True)
         self.history.copy_(torch.cat([self.history[1:], mean]))

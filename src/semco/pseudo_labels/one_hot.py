@@ -1,4 +1,4 @@
-"""Pseudo-labels of the one-hot head.
+"""Pseudo-labels from class probabilities.
 
 Shapes: U unlabelled images, K classes.
 """
@@ -13,17 +13,16 @@ from semco.types import PseudoLabels
 
 
 @torch.no_grad()
-def one_hot_pseudo_labels(logits: Tensor, index: Tensor, policy: ThresholdPolicy) -> PseudoLabels:
-    """argmax of the softmax of logits (U, K) on the weak view, weighed by a policy (Eq. 2, Eq. 7)."""
+def one_hot_pseudo_labels(logits: Tensor, policy: ThresholdPolicy) -> PseudoLabels:
+    """Return the most likely classes of logits (U, K) on the weak view, weighted by a policy (SemCo, Eq. 7)."""
     probabilities = logits.softmax(dim=-1)
-    confidence, labels = probabilities.max(dim=-1)
-    mask = policy(confidence, labels, probabilities, index)
-    return PseudoLabels(labels=labels, mask=mask, confidence=confidence)
+    confidence, class_ids = probabilities.max(dim=-1)
+    return PseudoLabels(class_ids=class_ids, weights=policy.weights(probabilities), confidence=confidence)
 
 
 @torch.no_grad()
-def soft_pseudo_labels(probabilities: Tensor, mask: Tensor | None = None) -> PseudoLabels:
-    """A distribution (U, K) that serves as a target, seen as a label: its argmax. Without a mask all count."""
-    confidence, labels = probabilities.detach().max(dim=-1)
-    kept = torch.ones_like(confidence) if mask is None else mask.to(confidence.dtype)
-    return PseudoLabels(labels=labels, mask=kept, confidence=confidence)
+def soft_pseudo_labels(probabilities: Tensor, weights: Tensor | None = None) -> PseudoLabels:
+    """Return the most likely classes of target distributions (U, K); without weights every image counts."""
+    confidence, class_ids = probabilities.detach().max(dim=-1)
+    kept = torch.ones_like(confidence) if weights is None else weights.to(confidence.dtype)
+    return PseudoLabels(class_ids=class_ids, weights=kept, confidence=confidence)

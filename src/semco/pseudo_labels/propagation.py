@@ -1,4 +1,4 @@
-"""Labels spread along a graph of nearest neighbours (Iscen et al. 2019, after Zhou et al. 2004).
+"""Spread labels along a graph of nearest neighbours (Iscen et al. 2019, after Zhou et al. 2004).
 
 Shapes: N images, F features, k neighbours, K classes.
 """
@@ -11,15 +11,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-# Similarities held in memory at a time: 64 MB.
+# Number of similarities in memory at a time: 64 MB.
 CHUNK = 2**24
 
 
 @torch.no_grad()
 def nearest_neighbours(features: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Features (N, F) of any length -> cosines and numbers of the k nearest other images, (N, k) and (N, k) int64.
+    """Return cosines (N, k) and indices (N, k) of the k nearest other images, for features (N, F) of any length.
 
-    Exact, in chunks of rows; fewer than k where there are not as many other images.
+    Exact, in chunks of rows; fewer than k if there are not as many other images.
     """
     unit, k = F.normalize(features, dim=-1), min(k, len(features) - 1)
     rows = torch.arange(len(unit), device=unit.device)
@@ -35,7 +35,7 @@ def nearest_neighbours(features: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 @torch.no_grad()
 def affinity_graph(features: Tensor, k: int, gamma: float) -> Tensor:
-    """Eq. 8 and the text by it: features (N, F) -> D^-1/2 (A + A^T) D^-1/2, sparse (N, N).
+    """Return D^-1/2 (A + A^T) D^-1/2 of features (N, F), sparse (N, N) (Eq. 8 and the text below it).
 
     a_ij = max(0, cos)^gamma for the k nearest neighbours j of i, else 0.
     """
@@ -44,7 +44,9 @@ def affinity_graph(features: Tensor, k: int, gamma: float) -> Tensor:
     rows = torch.arange(count, device=features.device).repeat_interleave(columns.shape[1])
     weights, columns = cosines.clamp(min=0).pow(gamma).flatten(), columns.flatten()
     degree = weights.new_zeros(count).index_add_(0, rows, weights).index_add_(0, columns, weights)
-    shrink = torch.where(degree > 0, degree, torch.ones_like(degree)).rsqrt()  # an image without neighbours stays alone
+    shrink = torch.where(
+        degree > 0, degree, torch.ones_like(degree)
+    ).rsqrt()  # avoids 0 / 0 for an image without neighbours
     weights = weights * shrink[rows] * shrink[columns]
     both = torch.stack([torch.cat([rows, columns]), torch.cat([columns, rows])])
     graph = torch.sparse_coo_tensor(both, weights.repeat(2), (count, count), check_invariants=False)
@@ -53,9 +55,9 @@ def affinity_graph(features: Tensor, k: int, gamma: float) -> Tensor:
 
 @torch.no_grad()
 def diffuse(graph: Tensor, seeds: Tensor, alpha: float, iterations: int, tolerance: float = 1e-6) -> Tensor:
-    """Eq. 10: Z of (I - alpha W) Z = Y by conjugate gradients, for W sparse (N, N) and Y (N, K) -> (N, K).
+    """Return Z of (I - alpha W) Z = Y (Eq. 10) by conjugate gradients, for W sparse (N, N) and Y (N, K): (N, K).
 
-    All columns at once, each with its own step lengths; ends early when every residual is small relative to Y.
+    All columns at once, each with its own step lengths; stops early when every residual is small relative to Y.
     """
     solution, residual = torch.zeros_like(seeds), seeds.clone()
     direction, norm = residual, residual.square().sum(dim=0)
@@ -73,14 +75,14 @@ def diffuse(graph: Tensor, seeds: Tensor, alpha: float, iterations: int, toleran
 
 
 def _ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
-    """0 where the denominator is: the column of a class without seeds is solved already."""
+    """Return the ratio, or 0 where the denominator is 0: the column of a class without seeds is already solved."""
     return torch.where(denominator > 0, numerator / denominator, torch.zeros_like(numerator))
 
 
 def certain_labels(scores: Tensor) -> tuple[Tensor, Tensor]:
-    """Eq. 7 and 11: diffused scores (N, K) -> labels argmax z (N,) and weights 1 - H(z^) / log K (N,) in [0, 1].
+    """Return class ids argmax z (N,) and weights 1 - H(z^) / log K (N,) of diffused scores (N, K) (Eq. 7 and 11).
 
-    z^ is the row divided by its sum. A row that nothing has reached has weight 0.
+    z^ is the row divided by its sum. A row that no label has reached has weight 0.
     """
     positive = scores.clamp(min=0)
     total = positive.sum(dim=-1)
@@ -89,10 +91,10 @@ def certain_labels(scores: Tensor) -> tuple[Tensor, Tensor]:
     return scores.argmax(dim=-1), torch.where(total > 0, weights, torch.zeros_like(weights))
 
 
-def class_weights(labels: Tensor, classes: int) -> Tensor:
-    """zeta: inverse number of images of each class, (N,) -> (K,), scaled so that equal classes weigh 1.
+def class_weights(class_ids: Tensor, classes: int) -> Tensor:
+    """Return zeta (K,), the inverse number of images per class (N,), scaled so that equal classes have weight 1.
 
-    A class without images weighs 0.
+    A class without images has weight 0.
     """
-    counts = torch.bincount(labels, minlength=classes).to(torch.float32)
-    return torch.where(counts > 0, len(labels) / (classes * counts.clamp(min=1)), torch.zeros_like(counts))
+    counts = torch.bincount(class_ids, minlength=classes).to(torch.float32)
+    return torch.where(counts > 0, len(class_ids) / (classes * counts.clamp(min=1)), torch.zeros_like(counts))

@@ -1,6 +1,6 @@
-"""A few features that stand for each class.
+"""A few mean features per class.
 
-Shapes: N images, F features, K classes, P prototypes of a class.
+Shapes: N images, F features, K classes, P prototypes per class.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ ROUNDS = 20
 
 @torch.no_grad()
 def class_prototypes(
-    features: Tensor, labels: Tensor, classes: int, count: int, generator: torch.Generator
+    features: Tensor, class_ids: Tensor, classes: int, count: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Features (N, F) and their classes (N,) -> prototypes (K, P, F), and 1 where there is one, else 0: (K, P).
+    """Return prototypes (K, P, F) of features (N, F) with class ids (N,), and 1 where there is one, else 0: (K, P).
 
-    A class of fewer than P images is stood for by all of them.
+    The prototypes of a class with fewer than P images are the images themselves.
     """
     prototypes = features.new_zeros(classes, count, features.shape[1])
     present = features.new_zeros(classes, count)
     for number in range(classes):
-        centres = cluster_means(features[labels == number], count, generator)
+        centres = cluster_means(features[class_ids == number], count, generator)
         prototypes[number, : len(centres)] = centres
         present[number, : len(centres)] = 1
     return prototypes, present
 
 
 def cluster_means(features: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """k-means by cosine: (n, F) -> (min(n, count), F), the mean features of the clusters, as long as they are."""
+    """Return the mean features of k-means clusters by cosine: (n, F) -> (min(n, count), F), not normalised."""
     if len(features) <= count:
         return features
     unit = F.normalize(features, dim=-1)
@@ -45,7 +45,7 @@ def cluster_means(features: Tensor, count: int, generator: torch.Generator) -> T
 
 
 def _spread(unit: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Where k-means starts: a random one of (n, F), then each time the one farthest from all before: (count, F)."""
+    """Return the initial centres (count, F): a random one of (n, F), then each time the one farthest from all before."""
     chosen = [torch.randint(len(unit), (), generator=generator).to(unit.device)]
     closest = unit @ unit[chosen[0]]
     for _ in range(count - 1):
@@ -55,7 +55,7 @@ def _spread(unit: Tensor, count: int, generator: torch.Generator) -> Tensor:
 
 
 def _means(features: Tensor, cluster: Tensor, otherwise: Tensor) -> Tensor:
-    """Mean of the features in each cluster (count, F); an empty one is as ``otherwise`` says."""
+    """Return the mean features of each cluster (count, F); that of an empty one is taken from ``otherwise``."""
     sums = torch.zeros_like(otherwise).index_add_(0, cluster, features)
     sizes = otherwise.new_zeros(len(otherwise)).index_add_(0, cluster, features.new_ones(len(features)))
     return torch.where(sizes[:, None] > 0, sums / sizes.clamp(min=1)[:, None], otherwise)

@@ -6,24 +6,17 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import semco.methods  # noqa: F401 (fills the registry)
 from semco.config import Config, flat_fields
-from semco.methods.base import Method
+from semco.methods import Method
 from semco.report.runs import Run
-
-# What changes from repeat to repeat, or only the speed, and so does not make another experiment.
-REPEATS = {
-    "training": ("seed", "device", "compile", "recompute", "log_every", "validate_every", "checkpoint_every"),
-    "data": ("root",),
-    "evaluation": ("batch_size",),
-}
+from semco.run.identity import experiment_fields
 
 
 def experiments(runs: Sequence[Run]) -> dict[str, list[Run]]:
     """Runs by experiment (same configuration but for the seed), each under a name of its own."""
     by_config: dict[str, list[Run]] = {}
     for run in runs:
-        by_config.setdefault(json.dumps(_fields(run), sort_keys=True), []).append(run)
+        by_config.setdefault(json.dumps(experiment_fields(run.config), sort_keys=True), []).append(run)
     groups = list(by_config.values())
     return dict(zip(_names([group[0] for group in groups]), groups, strict=True))
 
@@ -39,7 +32,7 @@ def _names(runs: Sequence[Run]) -> list[str]:
 
     A field that has its default value goes without saying: an ablation is named by what it leaves out.
     """
-    fields = [_fields(run) for run in runs]
+    fields = [experiment_fields(run.config) for run in runs]
     names = [_name(run, own, runs, fields) for run, own in zip(runs, fields, strict=True)]
     return [f"{name} #{i + 1}" if names.count(name) > 1 else name for i, name in enumerate(names)]
 
@@ -67,9 +60,3 @@ def _short(value: object) -> str:
     if len(text) > 24 and "/" in text:
         return f"…{text[-23:]}"  # of a path the end tells more
     return text if len(text) <= 24 else f"{text[:23]}…"
-
-
-def _fields(run: Run) -> dict[str, Any]:
-    """The configuration as ``dotted.key: value`` without what does not make another experiment."""
-    ignored = {f"{section}.{key}" for section, keys in REPEATS.items() for key in keys}
-    return {key: value for key, value in flat_fields(run.config).items() if key not in ignored}

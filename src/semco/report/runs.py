@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from semco.config import read_yaml
+from semco.config.schema import DEFAULT_METHOD
 from semco.errors import UserError
 from semco.files import read_json
-from semco.training.run_folder import RunFolder
+from semco.run.folder import RunFolder
 
 Series = tuple[list[float], list[float]]
 Part = Literal["test", "validation"]
@@ -35,7 +36,7 @@ class Run:
 
     @property
     def method(self) -> str:
-        return str(self.section("method").get("name", "semco"))
+        return str(self.section("method").get("name", DEFAULT_METHOD))
 
     @property
     def seed(self) -> int:
@@ -69,13 +70,13 @@ class Run:
 
     def label_count(self) -> int | None:
         """Labelled images used, or None where every label was."""
-        data, used = self.section("data"), self.result.get("labels")
-        some = data.get("labels_per_class") or data.get("labels")
+        data, used = self.section("data"), self.result.get("num_labels")
+        some = data.get("labels_per_class") or data.get("num_labels")
         if used and (some or self.split.get("validation")):
             return int(used)
         if not some:
             return None
-        return int(data.get("labels") or data["labels_per_class"] * len(self.class_names))
+        return int(data.get("num_labels") or data["labels_per_class"] * len(self.class_names))
 
     def accuracy(self, part: Part = "test") -> float | None:
         """Of a finished run, on its test or validation images."""

@@ -1,4 +1,4 @@
-"""The one place that runs the network for a method: joins views, splits outputs, decides about gradients.
+"""Runs the network for a method: joins views, splits outputs, decides about gradients.
 
 Shapes: N images of all views together.
 """
@@ -18,12 +18,12 @@ from semco.types import Outputs
 
 
 class NetworkForward:
-    """`semco.methods.base.Forward` over a network and its averaged copy.
+    """`semco.methods.base.Forward` over a network and its EMA copy.
 
-    ``target_views`` says how views in ``no_grad`` run: in a pass of their own without gradient, which saves their
+    ``target_views`` decides how views in ``no_grad`` run: in a pass of their own without gradient, which saves their
     backward pass, or jointly with the others, so that normalisation sees all views as one batch. A pass of their own
-    leaves the running statistics alone: those of the pass that is learned from are what the weights are used to
-    (docs/speed.md: a point of accuracy in short runs).
+    does not update the running statistics, because the weights are trained with those of the other pass
+    (docs/lab/speed.md: worth a point of accuracy in short runs).
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class NetworkForward:
 
 
 def split_outputs(outputs: Outputs, sizes: Mapping[str, int]) -> dict[str, Outputs]:
-    """Outputs of a joined batch (N, ...) as outputs by view, in float32 whatever the network computed in."""
+    """Return the outputs of a joined batch (N, ...) by view, in float32 whatever the precision of the network."""
     parts: dict[str, tuple[Tensor, ...]] = {}
     for field in fields(outputs):
         tensor = getattr(outputs, field.name)
@@ -87,7 +87,7 @@ def split_outputs(outputs: Outputs, sizes: Mapping[str, int]) -> dict[str, Outpu
 
 @contextmanager
 def frozen_statistics(network: nn.Module) -> Iterator[None]:
-    """Batch statistics are used as in training, but the running ones keep their values."""
+    """Use batch statistics as in training, but keep the running statistics as they are."""
     layers = [m for m in network.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
     momenta = [layer.momentum for layer in layers]
     counts = [None if m.num_batches_tracked is None else m.num_batches_tracked.clone() for m in layers]

@@ -1,6 +1,6 @@
-"""The whole training set through the network, for methods that relabel it from time to time.
+"""The whole training set run through the network, for methods that relabel it regularly.
 
-Shapes: N images of a part, F features, K classes.
+Shapes: N images, F features, K classes.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from semco.data.views import Augment
-from semco.training.distributed import Processes, gather_rows
+from semco.distributed.processes import Processes, gather_uneven_rows
 from semco.types import Outputs
 
 
 class NetworkPool:
     """`semco.methods.base.Pool`: outputs for labelled and unlabelled images, in the order of their indices.
 
-    Each of several processes runs its share of the images, and each gets all outputs.
+    Each process runs its share of the images and gets all outputs.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class NetworkPool:
         batch_size: int = 512,
         processes: Processes | None = None,
     ) -> None:
-        self.labels = labels[labelled].to(device)
+        self.class_ids = labels[labelled].to(device)
         self._network, self._augment, self._images = network, augment, images
         self._labelled, self._unlabelled = labelled, unlabelled
         self._device, self._batch_size = device, batch_size
@@ -59,6 +59,6 @@ class NetworkPool:
             yield self._network(self._augment.plain(images))
 
     def _join(self, parts: list[Tensor | None]) -> Tensor | None:
-        """One output of all batches of all processes."""
+        """Join one output over all batches and processes."""
         present = [part for part in parts if part is not None]
-        return gather_rows(torch.cat(present), self._processes) if present else None
+        return gather_uneven_rows(torch.cat(present), self._processes) if present else None

@@ -1,36 +1,35 @@
-"""The learning rate as a function of the step, so that nothing about it needs saving."""
+"""At which steps a run logs, validates, saves and refreshes its method."""
 
 from __future__ import annotations
 
-import math
+from dataclasses import dataclass
 
-from semco.config import OptimConfig
-
-# Steps and learning rate: where short runs learn most (docs/results.md), and the paper's 300 epochs.
-SHORT, LONG = (500, 0.1), (307_200, 0.03)
+from semco.config import Config
 
 
-def highest_learning_rate(config: OptimConfig, total_steps: int) -> float:
-    """The rate between warm-up and decay; ``auto`` lies on a straight line between the two, in logarithms of both."""
-    if config.lr != "auto":
-        return config.lr
-    (short, high), (long, low) = SHORT, LONG
-    steps = min(max(total_steps, short), long)
-    return float(high * (low / high) ** (math.log(steps / short) / math.log(long / short)))
+@dataclass(frozen=True)
+class Schedule:
+    """Numbers of steps between two events of a kind. Everything but ``refresh`` also happens at the last step."""
 
+    log: int
+    validate: int
+    save: int
+    refresh: int
+    total: int
 
-def learning_rate(config: OptimConfig, step: int, total_steps: int) -> float:
-    """Linear warm-up, then the chosen decay; ``step`` counts from 0.
+    @classmethod
+    def of(cls, config: Config, steps_per_pass: int) -> Schedule:
+        """Return the schedule of a run; ``steps_per_pass`` is the number of steps of a pass over the pool."""
+        training, total = config.training, config.training.total_steps
+        return cls(
+            log=training.log_every or max(1, min(total // 50, 200)),
+            validate=training.validate_every or max(1, min(total // 20, 2000)),
+            save=training.checkpoint_every or max(1, min(total // 10, 1000)),
+            # Once per pass, as methods that relabel the pool expect, and often enough to matter in short runs.
+            refresh=max(1, min(steps_per_pass, total // 10)),
+            total=total,
+        )
 
-    ``cosine`` falls to 0 at the end; ``cosine_7_16`` is FixMatch's cos(7 pi t / 16 T), which ends at about a fifth.
-    """
-    highest = highest_learning_rate(config, total_steps)
-    warmup = round(config.warmup * total_steps)
-    if step < warmup:
-        return highest * (step + 1) / warmup
-    part = (step - warmup) / max(1, total_steps - warmup)
-    if config.schedule == "constant":
-        return highest
-    if config.schedule == "cosine_7_16":
-        return highest * math.cos(7 * math.pi * part / 16)
-    return highest * 0.5 * (1 + math.cos(math.pi * part))
+    def is_due(self, every: int, step: int) -> bool:
+        """Return whether an event with this interval happens after ``step`` finished steps."""
+        return step % every == 0 or step == self.total

@@ -12,8 +12,8 @@ from types import FrameType
 CAUGHT = (signal.SIGINT, signal.SIGTERM)
 
 
-class Stopped(Exception):  # noqa: N818 (not an error: what was begun is saved and can go on)
-    """A signal ended the work at a point that can be told."""
+class Stopped(Exception):  # noqa: N818 (not an error: the work so far is saved and can be resumed)
+    """A signal ended the work."""
 
     def __init__(self, number: int, where: str) -> None:
         super().__init__(f"stopped by {signal.Signals(number).name}{where}")
@@ -33,28 +33,28 @@ class Interrupted(Stopped):
 
 
 class StopRequest:
-    """Which signal has come, if any. A second SIGINT interrupts at once, unless the request is ``patient``."""
+    """The signal that was received, if any. A second SIGINT interrupts at once, unless the request ignores repeats."""
 
-    def __init__(self, *, patient: bool = False) -> None:
+    def __init__(self, *, ignore_repeats: bool = False) -> None:
         self.number: int | None = None
-        self.told: Callable[[], None] | None = None  # called by the first signal
-        self._patient = patient
+        self.on_first: Callable[[], None] | None = None  # called at the first signal
+        self._ignore_repeats = ignore_repeats
 
     def __call__(self, number: int, _frame: FrameType | None) -> None:
-        if self.number == signal.SIGINT and number == signal.SIGINT and not self._patient:
+        if self.number == signal.SIGINT and number == signal.SIGINT and not self._ignore_repeats:
             raise KeyboardInterrupt
-        first, self.number = self.number is None, number
-        if first and self.told is not None:
-            self.told()
+        is_first, self.number = self.number is None, number
+        if is_first and self.on_first is not None:
+            self.on_first()
 
 
 @contextmanager
-def stop_request(*, patient: bool = False) -> Iterator[StopRequest]:
-    """Catch the signals for the length of the block; only the main thread can, elsewhere nothing is caught.
+def catch_signals(*, ignore_repeats: bool = False) -> Iterator[StopRequest]:
+    """Catch the signals for the length of the block. Only the main thread can; in others nothing is caught.
 
-    One of several processes is patient: it hears of the same Ctrl-C from the terminal and from torchrun.
+    One of several processes ignores repeats: it receives the same Ctrl-C from the terminal and from torchrun.
     """
-    request = StopRequest(patient=patient)
+    request = StopRequest(ignore_repeats=ignore_repeats)
     if threading.current_thread() is not threading.main_thread():
         yield request
         return

@@ -1,4 +1,4 @@
-"""Several processes on this machine: torchrun's own agent, run inside this process so that exit codes are kept."""
+"""Start several processes on this machine with torchrun's own agent, run inside this process to keep exit codes."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import sys
 import uuid
 from collections.abc import Callable
 
-# A worker that dies is started again with the others, from the last checkpoint, at most so often.
+# How often a worker that dies is restarted, together with the others, from the last checkpoint.
 RESTARTS = 3
-# Imported once, by a process of which the workers are copies: the run, and what it would import on the way.
+# Imported once by the process that the workers are forked from: the run, and what it imports on the way.
 PRELOADED = ("semco.experiment", "sklearn.cluster", "torch._dynamo")
 
 
 def launch(processes: int, work: Callable[..., int], *arguments: object) -> int:
-    """Do ``work(*arguments)``, which returns an exit code, in so many processes; returns the exit code of all.
+    """Call ``work(*arguments)``, which returns an exit code, in several processes; return their common exit code.
 
-    A signal goes on to the processes, which have `TORCH_ELASTIC_SHUTDOWN_TIMEOUT` (30) seconds to save.
+    Signals are passed to the processes, which have `TORCH_ELASTIC_SHUTDOWN_TIMEOUT` (30) seconds to save.
     """
     from torch.distributed.elastic.multiprocessing import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
@@ -27,7 +27,7 @@ def launch(processes: int, work: Callable[..., int], *arguments: object) -> int:
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))
     multiprocessing.set_forkserver_preload(list(PRELOADED))
     methods = multiprocessing.get_all_start_methods()
-    logging.disable(logging.WARNING)  # the agent warns of every process that it ends, also when it was told to
+    logging.disable(logging.WARNING)  # the agent warns of every process that it ends, also on request
     config = LaunchConfig(
         min_nodes=1,
         max_nodes=1,
@@ -50,7 +50,7 @@ def launch(processes: int, work: Callable[..., int], *arguments: object) -> int:
 
 
 def _work(work: Callable[..., int], *arguments: object) -> int:
-    """In a worker: a code of its own ends the run; one that a signal caused ends the process, as the agent waits."""
+    """Run in a worker. A code above 128, caused by a signal, must end the process, because the agent waits for that."""
     code = work(*arguments)
     if code > 128:
         sys.exit(code)

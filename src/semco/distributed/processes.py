@@ -1,4 +1,4 @@
-"""Several processes, started by torchrun; with one process every function here does nothing.
+"""The processes of a run, as torchrun starts them; with one process every function here does nothing.
 
 Shapes: P processes, n rows of this process, N rows of all processes together.
 """
@@ -9,15 +9,15 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 from torch._C._distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
-from semco.across import rows_across
+from semco.distributed.collectives import gather_rows
 from semco.errors import UserError
 
 T = TypeVar("T")
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Processes:
-    """This process among all; ``restarts`` counts how often torchrun has started them anew."""
+    """This process among all; ``restarts`` counts how often torchrun has restarted them."""
 
     rank: int = 0
     world_size: int = 1
@@ -34,7 +34,7 @@ class Processes:
 
     @classmethod
     def from_environment(cls) -> Processes:
-        """What torchrun says in the environment; alone where it says nothing."""
+        """Read what torchrun wrote to the environment; a single process if it wrote nothing."""
         names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "TORCHELASTIC_RESTART_COUNT")
         return cls(*(int(os.environ.get(name, default)) for name, default in zip(names, "0100", strict=True)))
 
@@ -43,18 +43,18 @@ class Processes:
         return self.rank == 0
 
     @property
-    def several(self) -> bool:
+    def are_several(self) -> bool:
         return self.world_size > 1
 
     def share(self, count: int) -> slice:
-        """This process's part of ``count`` things: parts follow one another and differ by one in length at most."""
+        """Return this process's part of ``count`` items: parts are consecutive and differ by at most one in length."""
         return slice(count * self.rank // self.world_size, count * (self.rank + 1) // self.world_size)
 
 
 @contextmanager
 def process_group(processes: Processes) -> Iterator[None]:
-    """The process group for a run: NCCL between GPUs; gloo between CPUs and for what is said in words."""
-    if not processes.several:
+    """Open the process group for a run: NCCL between GPUs, gloo between CPUs and for Python objects."""
+    if not processes.are_several:
         yield
         return
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
@@ -67,19 +67,24 @@ def process_group(processes: Processes) -> Iterator[None]:
 
 
 def _store(processes: Processes) -> Store:
-    """Where the processes find one another.
+    """Return the store in which the processes find one another.
 
-    torchrun keeps one store for all its restarts, in which the addresses of dead processes would still stand
-    (github.com/pytorch/pytorch/issues/135712); so each start writes under a name of its own.
+    torchrun keeps one store for all its restarts, which still holds the addresses of dead processes
+    (github.com/pytorch/pytorch/issues/135712), so each restart uses its own prefix.
     """
     store: Store = next(rendezvous("env://"))[0]
-    shared = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    return PrefixStore(f"start-{processes.restarts}", store) if shared else store
+    is_shared = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    return PrefixStore(f"start-{processes.restarts}", store) if is_shared else store
+
+
+def share_gradients(step: nn.Module, processes: Processes) -> nn.Module:
+    """Return the module wrapped so that all processes get the mean of their gradients."""
+    return nn.parallel.DistributedDataParallel(step) if processes.are_several else step
 
 
 @contextmanager
-def together(processes: Processes) -> Iterator[None]:
-    """A user's mistake that one process meets ends all of them with the same sentence, so that none waits for it.
+def same_error_everywhere(processes: Processes) -> Iterator[None]:
+    """Raise a `UserError` of one process in all processes, so that none waits for it.
 
     The block itself must not communicate.
     """
@@ -87,29 +92,29 @@ def together(processes: Processes) -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        if not processes.several:
+        if not processes.are_several:
             raise
         message = str(error)
-    if processes.several:
+    if processes.are_several:
         messages: list[str | None] = [None] * processes.world_size
         dist.all_gather_object(messages, message)
-        for said in messages:
-            if said is not None:
-                raise UserError(said)
+        for each in messages:
+            if each is not None:
+                raise UserError(each)
 
 
-def from_main(value: T, processes: Processes) -> T:
-    """The value that the main process has."""
-    if not processes.several:
+def broadcast_from_main(value: T, processes: Processes) -> T:
+    """Return the value of the main process."""
+    if not processes.are_several:
         return value
     box = [value]
     dist.broadcast_object_list(box, src=0)
     return box[0]
 
 
-def gather_rows(rows: Tensor, processes: Processes) -> Tensor:
-    """The rows of all processes, in the order of their ranks: (N, ...). Parts may differ in length."""
-    if not processes.several:
+def gather_uneven_rows(rows: Tensor, processes: Processes) -> Tensor:
+    """Return the rows of all processes, in the order of their ranks: (N, ...). Parts may differ in length."""
+    if not processes.are_several:
         return rows
     lengths = rows.new_zeros(processes.world_size, dtype=torch.int64)
     lengths[processes.rank] = len(rows)
@@ -117,42 +122,43 @@ def gather_rows(rows: Tensor, processes: Processes) -> Tensor:
     counts: list[int] = lengths.tolist()
     padded = rows.new_zeros(max(counts), *rows.shape[1:])
     padded[: len(rows)] = rows
-    parts = gather(padded, processes)
+    parts = stack_over_processes(padded, processes)
     return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
 
 
-def gather(tensor: Tensor, processes: Processes) -> Tensor:
-    """The tensor of each process, of one shape everywhere: (P, ...)."""
-    return rows_across(tensor[None]) if processes.several else tensor[None]
+def stack_over_processes(tensor: Tensor, processes: Processes) -> Tensor:
+    """Return the tensor of each process, of the same shape everywhere: (P, ...)."""
+    return gather_rows(tensor[None]) if processes.are_several else tensor[None]
 
 
 def sum_over_processes(tensors: Mapping[str, Tensor], processes: Processes) -> dict[str, Tensor]:
-    """Each tensor summed over all processes (the same names and shapes everywhere)."""
+    """Return each tensor summed over all processes (the same names and shapes everywhere)."""
     if not tensors:
         return {}
-    return dict(zip(tensors, reduce(list(tensors.values()), processes), strict=True))
+    return dict(zip(tensors, reduce_over_processes(list(tensors.values()), processes), strict=True))
 
 
-def reduce(
-    tensors: Sequence[Tensor], processes: Processes, operation: dist.ReduceOp.RedOpType = dist.ReduceOp.SUM
+def reduce_over_processes(
+    tensors: Sequence[Tensor], processes: Processes, operation: Literal["sum", "max"] = "sum"
 ) -> list[Tensor]:
-    """Each tensor summed (or else) over all processes; one message for each type of number."""
+    """Return the sum or the maximum of each tensor over all processes; one message per dtype."""
     reduced = list(tensors)
-    for dtype in dict.fromkeys(tensor.dtype for tensor in tensors) if processes.several else ():
+    kind = dist.ReduceOp.SUM if operation == "sum" else dist.ReduceOp.MAX
+    for dtype in dict.fromkeys(tensor.dtype for tensor in tensors) if processes.are_several else ():
         places = [i for i, tensor in enumerate(tensors) if tensor.dtype == dtype]
         flat = pack([tensors[i] for i in places])
-        dist.all_reduce(flat, operation)
+        dist.all_reduce(flat, kind)
         for i, part in zip(places, unpack(flat, [tensors[i] for i in places]), strict=True):
             reduced[i] = part
     return reduced
 
 
 def pack(tensors: Sequence[Tensor]) -> Tensor:
-    """All values in one row, to be sent as one message."""
+    """Return all values in one row, to be sent as one message."""
     return torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
 
 
 def unpack(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
-    """The inverse of `pack`."""
+    """Return the tensors that `pack` joined, in the shapes of ``like``."""
     parts = flat.split([tensor.numel() for tensor in like])
     return [part.view(tensor.shape) for part, tensor in zip(parts, like, strict=True)]

@@ -1,7 +1,7 @@
-"""A training state in one safetensors file: tensors by name, everything else as JSON in its header.
+"""A checkpoint is one safetensors file: tensors by name, everything else as JSON in its header.
 
-One file, renamed into place, is either whole or not there; and nothing is ever unpickled. The sampler's position and
-every generator's state are functions of the seed and the step, so the step stands for them.
+One file that is renamed into place is either whole or absent, and nothing is ever unpickled. The position of the
+sampler and the state of every random generator are functions of the seed and the step, so only the step is saved.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from semco.errors import UserError
 from semco.files import atomic_path, is_leftover
 
-FORMAT = 3
-KEPT = 2
-Loaded = tuple[dict[str, Tensor], dict[str, Any]]  # tensors and state
+FORMAT = 4
+CHECKPOINTS_KEPT = 2
+Checkpoint = tuple[dict[str, Tensor], dict[str, Any]]  # tensors and state
 
 
 class DamagedError(Exception):
-    """The file is not what was written."""
+    """The content of a file is not what was written."""
 
 
 def checkpoint_path(folder: Path, step: int) -> Path:
@@ -34,41 +34,44 @@ def checkpoint_path(folder: Path, step: int) -> Path:
 
 
 def save_checkpoint(folder: Path, step: int, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> Path:
-    """Write the state after ``step`` steps and keep only the newest two."""
+    """Write the state after ``step`` steps and keep only the newest two checkpoints."""
     target = checkpoint_path(folder, step)
     stored = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
-    told = {"format": FORMAT, "step": step, **state}
-    header = {"semco": json.dumps({**told, "digest": digest(stored, told)})}
+    header = {"format": FORMAT, "step": step, **state}
+    metadata = {"semco": json.dumps({**header, "digest": digest(stored, header)})}
     with atomic_path(target) as temporary:
-        save_file(stored, temporary, header)
-    for old in (*checkpoints(folder)[:-KEPT], *filter(is_leftover, folder.iterdir())):
+        save_file(stored, temporary, metadata)
+    for old in (*checkpoints(folder)[:-CHECKPOINTS_KEPT], *filter(is_leftover, folder.iterdir())):
         old.unlink()
     return target
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """All checkpoints, oldest first."""
+    """Return all checkpoints, oldest first."""
     return sorted(folder.glob("step-*.safetensors"))
 
 
-def load_checkpoint(folder: Path) -> Loaded | None:
-    """Tensors and state of the newest readable checkpoint, or None where there is none."""
+def load_checkpoint(folder: Path) -> Checkpoint | None:
+    """Return tensors and state of the newest readable checkpoint, or None if there is no checkpoint."""
     found = checkpoints(folder)
     for path in reversed(found):
         try:
             return _read(path)
         except (SafetensorError, DamagedError):
-            continue  # on disk: the one before it is whole
+            continue  # the one before it may be whole
     if found:
         raise UserError(f"no checkpoint in {folder} can be read; train again into another folder.")
     return None
 
 
-def _read(path: Path) -> Loaded:
+def _read(path: Path) -> Checkpoint:
     with safe_open(path, framework="pt") as file:
         state, written = _header(file.metadata())
         if state["format"] != FORMAT:
-            raise UserError(f"{path} has format {state['format']}; this version reads format {FORMAT}.")
+            raise UserError(
+                f"{path} has checkpoint format {state['format']}, which an earlier version wrote; this version reads "
+                f"format {FORMAT}: start a new run."
+            )
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     if digest(tensors, state) != written:
         raise DamagedError
@@ -76,7 +79,7 @@ def _read(path: Path) -> Loaded:
 
 
 def _header(metadata: Mapping[str, str] | None) -> tuple[dict[str, Any], str]:
-    """The state, which says its format, and the digest that was written with it."""
+    """Return the state, which includes the format, and the digest that was written with it."""
     try:
         state = json.loads((metadata or {})["semco"])
         written = str(state.pop("digest"))
@@ -86,7 +89,7 @@ def _header(metadata: Mapping[str, str] | None) -> tuple[dict[str, Any], str]:
 
 
 def digest(tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> str:
-    """Of the state, and of names and bytes: a file may have its length and yet not what was written."""
+    """Return a checksum of the state and of the names and bytes of the tensors."""
     total = hashlib.blake2b(json.dumps(state, sort_keys=True).encode(), digest_size=16)
     for name in sorted(tensors):
         total.update(name.encode())
@@ -94,26 +97,10 @@ def digest(tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> str:
     return total.hexdigest()
 
 
-def prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def add_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
 
 
-def below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def with_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors whose names begin with ``prefix``, without it."""
     return {n.removeprefix(f"{prefix}."): t for n, t in tensors.items() if n.startswith(f"{prefix}.")}
-
-
-def optimiser_tensors(optimiser: torch.optim.SGD) -> dict[str, Tensor]:
-    """Momentum of each parameter, by its number."""
-    momenta = [optimiser.state[p].get("momentum_buffer") for p in _parameters(optimiser)]
-    return {str(i): m for i, m in enumerate(momenta) if m is not None}
-
-
-def load_optimiser(optimiser: torch.optim.SGD, tensors: Mapping[str, Tensor]) -> None:
-    for i, parameter in enumerate(_parameters(optimiser)):
-        if str(i) in tensors:
-            buffer = torch.empty_like(parameter).copy_(tensors[str(i)])
-            optimiser.state[parameter]["momentum_buffer"] = buffer
-
-
-def _parameters(optimiser: torch.optim.SGD) -> list[nn.Parameter]:
-    return [p for group in optimiser.param_groups for p in group["params"]]

@@ -1,4 +1,4 @@
-"""The folder of a run: what is in it, and how it is written so that a kill at any instant loses nothing."""
+"""The folder of a run: which files it holds, and how they are written so that a kill at any instant loses nothing."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from typing import Any
 
 from semco.config import Config, read_yaml
 from semco.errors import UserError
-from semco.files import cannot_write, is_leftover, lock, read_json, write_json, write_text
+from semco.files import cannot_write, is_leftover, lock, write_json, write_text
+from semco.run.result import RunResult
 
 
 def free_run_folder(config: Config) -> Path:
-    """runs/DATA-METHOD-N with the first free N."""
+    """Return runs/DATA-METHOD-N with the first free N."""
     return free_folder(Path("runs"), f"{Path(config.data.source).stem}-{config.method.name}")
 
 
-def free_folder(below: Path, stem: str) -> Path:
-    return next(path for n in itertools.count(1) if not (path := below / f"{stem}-{n}").exists())
+def free_folder(parent: Path, stem: str) -> Path:
+    """Return parent/STEM-N with the first free N."""
+    return next(path for n in itertools.count(1) if not (path := parent / f"{stem}-{n}").exists())
 
 
 class RunFolder:
@@ -40,34 +42,35 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path, config: Config) -> RunFolder:
-        """A new run; an existing one is never overwritten."""
+        """Create the folder of a new run; an existing run is never overwritten."""
         if path.is_file():
-            raise UserError(f"{path} is a file; choose another folder with --out.")
+            raise UserError(f"{path} is a file; choose another folder for the run.")
         if path.is_dir() and any(not is_leftover(entry) for entry in path.iterdir()):
-            go_on = f"go on with 'semco resume {path}', or " if (path / "config.yaml").exists() else ""
-            raise UserError(f"{path} exists and is not empty; {go_on}choose another folder with --out.")
+            resume = f"resume it with 'semco resume {path}', or " if (path / "config.yaml").exists() else ""
+            raise UserError(f"{path} exists and is not empty; {resume}choose another folder for the run.")
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise UserError(f"cannot make the run folder {path}: {error.strerror}.") from None
+            raise UserError(f"cannot create the run folder {path}: {error.strerror}.") from None
         run = cls(path)
         write_text(run.config_file, config.to_yaml())
         return run
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
-        """An existing run."""
+        """Open the folder of an existing run."""
         run = cls(path)
         if not path.exists():
             raise UserError(f"there is no run folder {path}.")
         if run.config_file.is_file():
             return run
-        below = sorted(str(file.parent) for file in path.glob("*/config.yaml"))
-        if below:
-            raise UserError(f"{path} holds several runs; choose one: {', '.join(below)}.")
+        runs = sorted(str(file.parent) for file in path.glob("*/config.yaml"))
+        if runs:
+            raise UserError(f"{path} holds several runs; choose one: {', '.join(runs)}.")
         raise UserError(f"{path} is not a run folder: it has no config.yaml.")
 
     def config(self) -> Config:
+        """Return the configuration of the run."""
         try:
             values = read_yaml(self.config_file.read_text(encoding="utf-8"), str(self.config_file))
         except UnicodeDecodeError:
@@ -77,8 +80,8 @@ class RunFolder:
         return Config.parse(values)
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """While it lasts, no other process trains in this folder; a kill lets it go."""
+    def lock(self) -> Iterator[None]:
+        """Keep other processes from training in this folder; a kill releases the lock."""
         file = self.path / ".lock"
         try:
             stream = file.open("w")
@@ -89,17 +92,19 @@ class RunFolder:
                 raise UserError(f"{self.path} is being trained by another process; wait for it, or stop it first.")
             yield
 
-    def finished(self) -> bool:
-        """Whether there is a result, and the model that it is of."""
+    def is_finished(self) -> bool:
+        """Return whether there is a result, and the model that it describes."""
         return self.result_file.is_file() and (self.model / "model.json").is_file()
 
-    def result(self) -> dict[str, Any]:
-        return dict(read_json(self.result_file))
+    def result(self) -> RunResult:
+        """Return the result of a finished run."""
+        return RunResult.read(self.result_file)
 
-    def write_result(self, result: Mapping[str, Any]) -> None:
-        write_json(self.result_file, result)
+    def write_result(self, result: RunResult) -> None:
+        write_json(self.result_file, result.model_dump(mode="json"))
 
     def append_metrics(self, line: Mapping[str, Any]) -> None:
+        """Append a line to the metrics."""
         try:
             with self.metrics_file.open("a", encoding="utf-8") as stream:
                 stream.write(json.dumps(line) + "\n")
@@ -107,7 +112,7 @@ class RunFolder:
             raise cannot_write(self.metrics_file, error) from error
 
     def metrics(self) -> Iterator[dict[str, Any]]:
-        """Every whole line; a line cut short by a kill is left out."""
+        """Yield every whole line of the metrics; a line cut short by a kill is left out."""
         if not self.metrics_file.exists():
             return
         for line in self.metrics_file.read_text(encoding="utf-8").splitlines():
@@ -116,8 +121,8 @@ class RunFolder:
             except json.JSONDecodeError:
                 continue
 
-    def cut_metrics(self, step: int) -> None:
-        """Forget lines after ``step``: they will be written again by the resumed run."""
+    def drop_metrics_after(self, step: int) -> None:
+        """Remove the lines after ``step``: the resumed run writes them again."""
         kept = [json.dumps(line) for line in self.metrics() if line["step"] <= step]
         if self.metrics_file.exists():
             write_text(self.metrics_file, "".join(f"{line}\n" for line in kept))

@@ -1,0 +1,41 @@
+"""The configuration of a run: its fields, and the layers that it is put together from."""
+
+from semco.config.fields import changed_fields, flat_fields
+from semco.config.layers import Layer, configure, layers_of, merge, read_yaml, resolve
+from semco.config.schema import (
+    DATASETS,
+    AugmentConfig,
+    Config,
+    DataConfig,
+    EvaluationConfig,
+    LabelsConfig,
+    MethodConfig,
+    ModelConfig,
+    OptimConfig,
+    Section,
+    TrainingConfig,
+    Unit,
+)
+
+__all__ = [
+    "DATASETS",
+    "AugmentConfig",
+    "Config",
+    "DataConfig",
+    "EvaluationConfig",
+    "LabelsConfig",
+    "Layer",
+    "MethodConfig",
+    "ModelConfig",
+    "OptimConfig",
+    "Section",
+    "TrainingConfig",
+    "Unit",
+    "changed_fields",
+    "configure",
+    "flat_fields",
+    "layers_of",
+    "merge",
+    "read_yaml",
+    "resolve",
+]

@@ -1,0 +1,178 @@
+"""Layers of configuration values: defaults < recipes < a file < options < single settings. A later layer wins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from semco.config.fields import changed_fields, flat_fields
+from semco.config.recipes import Values, expand_recipes
+from semco.config.schema import DATASETS, DEFAULT_METHOD, Config, method_name
+from semco.errors import UserError
+
+# Of each pair only one can be given; a layer that gives one of them takes the other back.
+ALTERNATIVES = (("training", ("steps", "epochs")), ("data", ("num_labels", "labels_per_class")))
+# Fields that may hold a path.
+PATHS = ("data.source", "data.root", "labels.path", "labels.encoder")
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Configuration values and where they come from."""
+
+    name: str  # "recipe paper", "file my.yaml", "options", "setting training.steps=500"
+    values: Values
+
+
+def layers_of(
+    recipe: str | None = None,
+    file: Path | None = None,
+    options: Mapping[str, Any] | None = None,
+    settings: Sequence[str] = (),
+    *,
+    require_data: bool = True,
+) -> list[Layer]:
+    """Return the layers of a configuration, lowest first; ``recipe`` is one name or several, separated by commas.
+
+    A recipe for data that it cannot find by itself is refused without them, unless ``require_data`` is false.
+    """
+    recipes = expand_recipes(recipe.split(",")) if recipe else {}
+    layers = [Layer(f"recipe {name}", dict(each.values)) for name, each in recipes.items()]
+    if file is not None:
+        layers.append(Layer(f"file {file}", _read_file(file)))
+    if options:
+        layers.append(Layer("options", dict(options)))
+    layers += [Layer(f"setting {setting}", parse_setting(setting)) for setting in settings]
+    needs = {name: each.needs for name, each in recipes.items() if each.needs}
+    if require_data and needs and not any("source" in (layer.values.get("data") or {}) for layer in layers):
+        name, what = next(iter(needs.items()))
+        raise UserError(f"recipe {name!r} does not say where the data is: give {what}.")
+    return layers
+
+
+def configure(
+    recipe: str | None = None,
+    file: Path | None = None,
+    options: Mapping[str, Any] | None = None,
+    settings: Sequence[str] = (),
+) -> Config:
+    """Return the configuration that recipes, a YAML file, options and ``dotted.key=value`` settings make."""
+    return resolve(layers_of(recipe, file, options, settings))
+
+
+def resolve(layers: Sequence[Layer]) -> Config:
+    """Return the configuration that the layers make, one on top of the other."""
+    values: Values = {}
+    for layer in layers:
+        values = merge_layer(values, layer.values)
+    return Config.parse(_with_absolute_paths(values))
+
+
+def origins(layers: Sequence[Layer]) -> dict[str, str]:
+    """Return, for each dotted field that is not at its default, the name of the layer that set it."""
+    config = resolve(layers)
+    defaults = Config.parse({"method": {"name": config.method.name}}).model_dump(mode="json")
+    defaults["method"]["name"] = DEFAULT_METHOD
+    changed = changed_fields(defaults, config.model_dump(mode="json"))
+    set_by: dict[str, str] = {}
+    for layer in layers:
+        set_by |= dict.fromkeys(flat_fields(layer.values), layer.name)
+    return {name: _origin(name, set_by) for name in changed}
+
+
+def _origin(name: str, set_by: Mapping[str, str]) -> str:
+    """Return the layer that set a field, by its own name or by that of the section or list that holds it."""
+    while name not in set_by and "." in name:
+        name = name.rpartition(".")[0]
+    return set_by.get(name, "default")
+
+
+def merge_layer(values: Mapping[str, Any], new: Mapping[str, Any]) -> Values:
+    """Merge a layer; where it sets one of two alternatives (steps or epochs), the other one is taken back."""
+    for section, pair in ALTERNATIVES:
+        given = new.get(section)
+        if isinstance(given, Mapping) and any(given.get(key) is not None for key in pair):
+            values = merge(values, {section: {key: None for key in pair if given.get(key) is None}})
+    return merge(values, new)
+
+
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Values:
+    """Return ``base`` with the values of ``over``, section by section.
+
+    Another method or another threshold rule starts a new section, because the fields of the old one are not its own.
+    """
+    merged = dict(base)
+    for key, new in over.items():
+        old, value = (_as_section(key, v) for v in (merged.get(key), new))
+        if isinstance(old, Mapping) and isinstance(value, Mapping) and not _is_another_kind(key, old, value):
+            merged[key] = merge(old, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def _as_section(key: str, value: Any) -> Any:
+    """Read a bare method or rule name as a section that has only a name."""
+    kind = {"method": "name", "thresholds": "rule"}.get(key)
+    return {kind: value} if kind is not None and isinstance(value, str) else value
+
+
+def _is_another_kind(key: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    if key == "method":
+        return "name" in new and new["name"] != method_name(old)
+    return key == "thresholds" and "rule" in new and "rule" in old and new["rule"] != old["rule"]
+
+
+def parse_setting(text: str) -> Values:
+    """Return ``dotted.key=value``, where the value is YAML, as nested values."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip(".").strip():
+        raise UserError(f"a setting is dotted.key=value, for example training.steps=500, not {text!r}.")
+    if not value.strip():
+        raise UserError(f"setting {text!r} has no value; write {key}=null for no value.")
+    try:
+        nested: Any = yaml.safe_load(value)
+    except yaml.YAMLError:
+        raise UserError(
+            f"setting {text!r}: the value is not valid YAML; put it in quotes, or close its brackets."
+        ) from None
+    for part in reversed(key.strip().split(".")):
+        nested = {part: nested}
+    return dict(nested)
+
+
+def read_yaml(text: str, where: str = "the configuration") -> Values:
+    """Return a YAML mapping of sections as plain values."""
+    try:
+        values = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise UserError(f"{where} is not valid YAML: {' '.join(str(error).split())}.") from None
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise UserError(f"{where} must be a mapping of sections, not {type(values).__name__}.")
+    return {section: content for section, content in values.items() if content is not None}
+
+
+def _read_file(file: Path) -> Values:
+    try:
+        return read_yaml(file.read_text(encoding="utf-8"), str(file))
+    except OSError as error:
+        raise UserError(f"cannot read the configuration {file}: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise UserError(f"the configuration {file} is not a text file in UTF-8.") from None
+
+
+def _with_absolute_paths(values: Values) -> Values:
+    """Make paths to existing files absolute, so that a run can be resumed from any folder."""
+    for dotted in PATHS:
+        section, _, field = dotted.partition(".")
+        content = values.get(section)
+        place = content.get(field) if isinstance(content, Mapping) else None
+        if isinstance(place, str | Path) and place not in DATASETS and (path := Path(place).expanduser()).exists():
+            values = merge(values, {section: {field: str(path.resolve())}})
+    return values

@@ -1,0 +1,336 @@
+"""The fields of a configuration: frozen, validated, one line of meaning below each.
+
+A configuration round-trips through YAML and is saved with every run. A method's own fields live in the method's file,
+in a subclass of `MethodConfig`, and are chosen by ``method.name``. The methods are imported when the first method
+section is read, so that this module can be used alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    SerializeAsAny,
+    ValidationError,
+    model_validator,
+)
+
+from semco.config.retired import retired_field
+from semco.errors import UserError, nearest, unknown
+
+Unit = Annotated[float, Field(ge=0.0, le=1.0)]
+# The registered data sets, which `semco.data.sources` reads.
+DATASETS = ("fashion-mini", "cifar10", "cifar100")
+DEFAULT_METHOD = "semco_plus"
+
+
+def _on_or_off(value: object) -> object:
+    """Undo YAML, which reads a bare ``on`` or ``off`` as true or false."""
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
+
+
+class Section(BaseModel):
+    """A frozen group of fields that refuses fields it does not have."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
+
+
+class DataConfig(Section):
+    source: str = "fashion-mini"
+    """A registered data set, an .npz file, or a folder with one folder of images per class."""
+    root: Path | None = None
+    """The folder that holds the official files of a registered data set."""
+    classes: tuple[str, ...] | None = None
+    """Use only these classes, by name."""
+    labels_per_class: int | None = Field(default=None, ge=1)
+    """Number of labelled images per class. With neither this nor num_labels, every available label is used."""
+    num_labels: int | None = Field(default=None, ge=1)
+    """Number of labelled images in total, spread evenly over the classes."""
+    pool: Literal["all", "unlabelled"] = "all"
+    """The unlabelled pool: all training images including the labelled ones, whose labels it does not use (FixMatch),
+    or only those without a label (paper)."""
+    validation: Literal["auto", "train", "labelled", "none"] = "auto"
+    """Where validation images come from: training images with a label that is not used ("train"), the labelled images
+    ("labelled"), or nowhere ("none"). "auto" is "train" if there are such images, else "labelled"."""
+    validation_size: int = Field(default=500, ge=1)
+    """Largest number of validation images; at most a tenth of the training images ("train") or a fifth of the
+    labelled images ("labelled") are used."""
+    image_size: int | None = Field(default=None, ge=8, le=4096)
+    """Height and width in pixels; null keeps the size of the data set (for folders: the median, at most 96)."""
+    strict: bool = False
+    """Stop at an unreadable image instead of skipping and counting it."""
+
+    @model_validator(mode="after")
+    def _check_one_label_count(self) -> DataConfig:
+        if self.num_labels is not None and self.labels_per_class is not None:
+            raise ValueError("give num_labels or labels_per_class, not both")
+        return self
+
+
+class LabelsConfig(Section):
+    source: Literal["bundled", "store", "attributes", "matrix", "encoder"] = "bundled"
+    """Source of the label vectors: the bundled store, a store you built, class attributes, a matrix, a text encoder."""
+    path: Path | None = None
+    """The folder of the store, the attribute file or the matrix file."""
+    encoder: str | None = None
+    """A local folder or hub name of a `transformers` text encoder."""
+    prompts: tuple[str, ...] = ("a photo of a {}.",)
+    """The sentences in which the text encoder reads a class name."""
+    aliases: dict[str, str] = Field(default_factory=dict)
+    """Class name -> vocabulary term, for names that the look-up does not find or gets wrong."""
+    eps: Annotated[float, Field(ge=0, le=2)] | Literal["auto"] = "auto"
+    """DBSCAN's eps: the largest cosine distance between neighbours in a group. "auto" is the default of the source, 0
+    turns grouping off."""
+    min_groups: int = Field(default=1, ge=1)
+    """Turn grouping off if it would leave fewer groups than this (the authors' released code: 6)."""
+    dim: int = Field(default=128, ge=2)
+    """Size of the label vectors, for sources that can choose it."""
+    targets: Literal["embedding", "one_hot"] = "embedding"
+    """What the semantic head learns to predict: label vectors, or one-hot vectors (ablation of Table 4). The groups do
+    not change."""
+
+
+class ModelConfig(Section):
+    backbone: str = "wrn-28-2"
+    """The network: wrn-DEPTH-WIDTH, resnet18 or resnet50."""
+    stem: Literal["auto", "small", "large"] = "auto"
+    """First layers of a ResNet: 7x7 with stride 2 and pooling ("large") or 3x3 ("small"); "auto" is "small" for images
+    up to 64 pixels."""
+    norm: Literal["batch", "none"] = "batch"
+    """Normalisation layers; "none" is for tests of exactness and for very small batches."""
+    norm_warmup: bool = True
+    """Let the running statistics of batch normalisation follow faster at first; otherwise short runs would end before
+    they have moved away from their initial values."""
+    semantic_head: Literal["linear", "mlp", "mlp_except_resnet50"] = "linear"
+    """Layers of the semantic head: one (paper); two with a ReLU between them; or two except on ResNet-50 (the authors'
+    released code)."""
+    mlp_hidden: int = Field(default=2048, ge=1)
+    """Width of the hidden layer of a semantic head of two layers."""
+
+
+class AugmentConfig(Section):
+    pad: Unit = 0.125
+    """Reflection padding before the random crop, as a fraction of the image side (4 of 32 pixels)."""
+    pad_pixels: int | None = Field(default=None, ge=0)
+    """Reflection padding in pixels; null: ``pad`` decides."""
+    flip: bool = True
+    """Mirror half of the views."""
+    operations: int = Field(default=2, ge=0, le=8)
+    """Number of RandAugment operations in a strong view."""
+    cutout: Unit = 0.5
+    """Side of the Cutout square in a strong view, as a fraction of the image side."""
+
+
+class OptimConfig(Section):
+    lr: PositiveFloat | Literal["auto"] = "auto"
+    """Learning rate; "auto" is the paper's 0.03 in runs of its length and up to 0.1 in short runs."""
+    momentum: Unit = 0.9
+    """Momentum of SGD."""
+    nesterov: bool = True
+    """Use Nesterov momentum."""
+    weight_decay: float = Field(default=5e-4, ge=0)
+    """Weight decay; not applied to normalisation layers and biases."""
+    warmup: Unit = 10 / 300
+    """Linear warm-up of the learning rate, as a fraction of the run (paper: 10 of 300 epochs)."""
+    schedule: Literal["cosine", "cosine_7_16", "constant"] = "cosine"
+    """After the warm-up: half a cosine down to 0 (paper), FixMatch's 7/16 of a cosine, or constant."""
+
+
+class TrainingConfig(Section):
+    steps: int | None = Field(default=None, ge=1)
+    """Length of the run in steps; with neither steps nor epochs, 300 epochs as in the paper."""
+    epochs: float | None = Field(default=None, gt=0)
+    """Length of the run in epochs."""
+    images_per_epoch: int = Field(default=64 * 1024, ge=1)
+    """Number of labelled images per epoch."""
+    batch_size: int = Field(default=64, ge=1)
+    """Labelled images per step, over all processes."""
+    mu: int = Field(default=3, ge=1)
+    """Unlabelled images per labelled image."""
+    ema_decay: Unit = 0.999
+    """Decay of the exponential moving average (EMA) of the weights. Evaluation uses the EMA weights."""
+    ema_warmup: bool = True
+    """Use the decay min(ema_decay, (1 + step) / (10 + step)); otherwise short runs would end before the average has
+    moved away from the initial weights."""
+    seed: int = Field(default=0, ge=0, lt=2**63)
+    """Seed of the split, the initial weights and all random choices of the run."""
+    log_every: int | None = Field(default=None, ge=1)
+    """Steps between two lines of metrics.jsonl; null: about 50 lines per run."""
+    validate_every: int | None = Field(default=None, ge=1)
+    """Steps between two validations; null: about 20 per run."""
+    checkpoint_every: int | None = Field(default=None, ge=1)
+    """Steps between two checkpoints; null: about 10 per run."""
+    target_views: Literal["no_grad", "joint"] = "no_grad"
+    """How views that only make targets run: in a pass of their own without gradient (faster), or in one pass with all
+    other views (paper)."""
+    device: str = "auto"
+    """"auto" is a GPU if there is one; else cpu, cuda, cuda:1, ..."""
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    """Precision of the network: "auto" is float32 on CPUs and bfloat16 (or float16) on GPUs."""
+    compile: Annotated[Literal["auto", "on", "off"], BeforeValidator(_on_or_off)] = "auto"
+    """torch.compile: "auto" turns it on if the run is long enough to win the compile time back."""
+    recompute: Annotated[Literal["auto", "on", "off"], BeforeValidator(_on_or_off)] = "auto"
+    """Store fewer activations and recompute them in the backward pass: less memory for little time. "auto" turns it on
+    for CPUs, where it was measured."""
+    sync_batch_norm: bool = False
+    """Compute batch-norm statistics over the images of all processes instead of per process."""
+
+    @model_validator(mode="after")
+    def _check_one_length(self) -> TrainingConfig:
+        if self.steps is not None and self.epochs is not None:
+            raise ValueError("give steps or epochs, not both")
+        return self
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return max(1, self.images_per_epoch // self.batch_size)
+
+    @property
+    def total_steps(self) -> int:
+        if self.steps is not None:
+            return self.steps
+        return max(1, round((self.epochs or 300) * self.steps_per_epoch))
+
+
+class EvaluationConfig(Section):
+    head: Literal["one_hot", "semantic", "average"] = "one_hot"
+    """The head that predicts: the one-hot head (paper), the semantic head, or the mean of both softmaxes."""
+    batch_size: int = Field(default=256, ge=1)
+    """Images per batch in evaluation."""
+
+
+class MethodConfig(Section):
+    """Base of every method's own fields. A subclass gives ``name`` a default."""
+
+    name: str
+    """The method; `semco methods` lists them."""
+
+    @property
+    def centres_label_vectors(self) -> bool:
+        """Whether the mean label vector is subtracted from the targets of the semantic head."""
+        return False
+
+
+def method_config_class(name: str) -> type[MethodConfig]:
+    """Return the configuration class of a method, from the one registry of methods."""
+    # By name, because the methods are a later room of the package, and only when asked, because they import torch.
+    registry = import_module("semco.methods").Method.registry
+    if name not in registry:
+        raise unknown("method", name, registry)
+    config: type[MethodConfig] = registry[name].Config
+    return config
+
+
+def _method_config(value: object) -> object:
+    """Read a method section from a mapping or a bare name."""
+    if isinstance(value, str):
+        value = {"name": value}
+    if isinstance(value, Mapping):
+        return method_config_class(method_name(value)).model_validate({"name": method_name(value), **value})
+    return value
+
+
+def method_name(section: Mapping[str, Any]) -> str:
+    """Return the method of a method section, which need not name the default method."""
+    return str(section.get("name", DEFAULT_METHOD))
+
+
+class Config(Section):
+    data: DataConfig = DataConfig()
+    labels: LabelsConfig = LabelsConfig()
+    model: ModelConfig = ModelConfig()
+    augment: AugmentConfig = AugmentConfig()
+    method: Annotated[SerializeAsAny[MethodConfig], BeforeValidator(_method_config)] = Field(
+        default_factory=lambda: method_config_class(DEFAULT_METHOD)(name=DEFAULT_METHOD)
+    )
+    optim: OptimConfig = OptimConfig()
+    training: TrainingConfig = TrainingConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+
+    @classmethod
+    def parse(cls, values: Mapping[str, Any]) -> Config:
+        """Validate plain values; every error is one sentence that names field, value and what is allowed."""
+        if not isinstance(values, Mapping):
+            raise UserError(f"a configuration is a mapping of sections, not {type(values).__name__}.")
+        try:
+            return cls.model_validate(dict(values))
+        except ValidationError as error:
+            raise UserError(_first_error(error, values)) from None
+
+    def to_yaml(self) -> str:
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
+
+
+def _first_error(error: ValidationError, values: Mapping[str, Any]) -> str:
+    """Describe the first problem of a validation in one sentence."""
+    first = error.errors()[0]
+    path = _field_path([str(part) for part in first["loc"]])
+    dotted = ".".join(path) or "the configuration"
+    if first["type"] == "extra_forbidden":
+        if (sentence := retired_field(dotted)) is not None:
+            return sentence
+        known = _fields_at(path[:-1], values)
+        hint = nearest(path[-1], known) or "."
+        where = ".".join(path[:-1]) or "the configuration"
+        return f"unknown config key {dotted!r}{hint} Known keys of {where}: {', '.join(known)}."
+    context = first.get("ctx", {}).get("error")
+    if isinstance(context, UserError):
+        return str(context)
+    if (sentence := retired_field(dotted, first["input"])) is not None:
+        return sentence
+    message = first["msg"].removeprefix("Value error, ")
+    value = "" if isinstance(first["input"], Mapping) else f" = {first['input']!r}"  # a whole section is too long
+    return f"config {dotted}{value}: {message[0].lower()}{message[1:]}."
+
+
+def _field_path(location: list[str]) -> list[str]:
+    """Return the fields of an error's location without pydantic's names for the branches of a union."""
+    return [
+        part
+        for before, part in zip(["", *location], location, strict=False)
+        if not (
+            part in ("float", "int")
+            or part.startswith(("function-", "literal[", "constrained-"))
+            or (before == "thresholds" and part in THRESHOLD_RULES)
+        )
+    ]
+
+
+# The rules of ``method.thresholds``; each has its own fields.
+THRESHOLD_RULES = ("fixed", "flexmatch", "freematch", "softmatch")
+
+
+def _fields_at(path: list[str], values: Mapping[str, Any]) -> list[str]:
+    """Return the names of the fields below a path; below ``method``, those of the method that ``values`` name."""
+    model: type[BaseModel] = Config
+    for part in path:
+        annotation = model.model_fields[part].annotation
+        section = values.get(part) if isinstance(values, Mapping) else None
+        values = section if isinstance(section, Mapping) else {}
+        if part == "method":
+            model = method_config_class(method_name(values))
+        elif (chosen := _branch(annotation, values)) is not None:
+            model = chosen
+        else:
+            return []
+    return sorted(model.model_fields)
+
+
+def _branch(annotation: Any, values: Mapping[str, Any]) -> type[BaseModel] | None:
+    """Return the section class of a field; of a union of threshold rules, the one that ``values`` name."""
+    if isinstance(annotation, type):
+        return annotation if issubclass(annotation, BaseModel) else None
+    branches = [each for each in getattr(annotation, "__args__", ()) if isinstance(each, type)]
+    rules = [each for each in branches if issubclass(each, BaseModel) and "rule" in each.model_fields]
+    return next((each for each in rules if each.model_fields["rule"].default == values.get("rule")), None)

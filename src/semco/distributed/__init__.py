@@ -1,0 +1,1 @@
+"""Several processes: who they are, what they exchange, how they are started. Only this room uses torch.distributed."""

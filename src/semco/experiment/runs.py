@@ -1,0 +1,107 @@
+"""Train a run from its configuration, or resume one from its folder.
+
+Both end with the model saved, the test images evaluated, the pool pseudo-labelled and the report written.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from semco.config import Config
+from semco.data.batches import check_share
+from semco.data.datasets import Dataset
+from semco.distributed.processes import Processes, broadcast_from_main, process_group, same_error_everywhere
+from semco.errors import UserError
+from semco.experiment.problem import prepare
+from semco.experiment.session import Session, write_run_report
+from semco.run.folder import RunFolder, free_run_folder
+from semco.run.identity import changes_of_command
+from semco.run.result import RunResult
+from semco.training.execution import choose_device
+from semco.training.observer import NullObserver, Observer
+
+
+def train(
+    config: Config, out: Path | str | None = None, observer: Observer | None = None, dataset: Dataset | None = None
+) -> RunResult:
+    """Train as ``config`` describes into the new folder ``out`` and return the result.
+
+    ``dataset`` replaces what ``config.data.source`` names, for images that are already in memory.
+    """
+    if not isinstance(config, Config):
+        raise UserError(
+            f"train takes a semco.Config, not {type(config).__name__}; Config.parse makes one from plain values."
+        )
+    processes = Processes.from_environment()
+    watcher = _observer_of(observer, processes)
+    with process_group(processes):
+        path = broadcast_from_main(_path_of_run(config, out, processes), processes)
+        if broadcast_from_main(_was_started(path, config, processes), processes):
+            watcher.on_message("a process died: all processes restart from the last checkpoint")
+            return _resume(path, processes, watcher)
+        with same_error_everywhere(processes):
+            check_share(config.training.batch_size, processes.world_size)
+            device = choose_device(config.training.device, processes)
+            problem = prepare(config, None, watcher, dataset)
+        with same_error_everywhere(processes):
+            run = RunFolder.create(path, config) if processes.is_main else RunFolder(path)
+        return Session(config, run, problem, device, processes, watcher).execute()
+
+
+def resume(path: Path | str, observer: Observer | None = None) -> RunResult:
+    """Resume a run as if it had never stopped; a finished one only returns its result."""
+    processes = Processes.from_environment()
+    with process_group(processes):
+        return _resume(Path(path), processes, _observer_of(observer, processes))
+
+
+def train_or_resume(config: Config, path: Path, observer: Observer | None = None) -> RunResult:
+    """Train into ``path``, or resume the run that was started there with the same configuration."""
+    run = RunFolder(path)
+    check_same_configuration(run, config)
+    return resume(path, observer) if run.config_file.exists() else train(config, path, observer)
+
+
+def check_same_configuration(run: RunFolder, config: Config) -> None:
+    """Refuse a run folder that was made with another configuration or other data."""
+    if not run.config_file.exists():
+        return
+    changes = changes_of_command(run.config(), config)
+    if changes:
+        raise UserError(
+            f"{run.path} was made with another configuration ({', '.join(changes)}); choose another folder or remove it."
+        )
+
+
+def _observer_of(observer: Observer | None, processes: Processes) -> Observer:
+    """Only the main process reports."""
+    return observer if observer is not None and processes.is_main else NullObserver()
+
+
+def _resume(path: Path, processes: Processes, observer: Observer) -> RunResult:
+    with same_error_everywhere(processes):
+        run = RunFolder.open(path)
+        config = run.config()
+    if broadcast_from_main(run.is_finished(), processes):
+        if processes.is_main and not run.report_file.exists():  # killed between the result and the page
+            write_run_report(run, config, config.data.source)
+        return run.result()
+    with same_error_everywhere(processes):
+        device = choose_device(config.training.device, processes)
+        problem = prepare(config, run, observer)
+    return Session(config, run, problem, device, processes, observer).execute()
+
+
+def _path_of_run(config: Config, out: Path | str | None, processes: Processes) -> Path:
+    """Return the folder to train in; restarted processes look for the one that they had chosen before."""
+    if out is not None:
+        return Path(out)
+    free = free_run_folder(config)
+    stem = free.name.rpartition("-")[0]
+    started = [path for path in free.parent.glob(f"{stem}-*") if _was_started(path, config, processes)]
+    return max(started, key=lambda path: path.stat().st_mtime, default=free)
+
+
+def _was_started(path: Path, config: Config, processes: Processes) -> bool:
+    """Return whether the same processes trained this run before torchrun restarted them."""
+    return processes.restarts > 0 and (path / "config.yaml").is_file() and RunFolder.open(path).config() == config

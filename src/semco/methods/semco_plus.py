@@ -1,0 +1,196 @@
+"""SemCo+: our variant of SemCo. It is what ``semco train`` uses.
+
+It has the losses of the paper (`semco.methods.semco`) and departs from it in six fields. Each of them has a NOTE with the
+paper's value, and each can be switched back. docs/confidence.md says why, and what each of them is worth.
+
+Shapes: B labelled images, U unlabelled images, K classes, d embedding size, Q groups.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Any, Literal, TypeVar
+
+import torch
+from pydantic import BeforeValidator, Field
+from torch import Tensor
+
+from semco import pseudo_labels as pl
+from semco.config import Section, Unit
+from semco.losses import masked_mean, soft_cross_entropy
+from semco.methods.base import Forward, Method
+from semco.methods.flexmatch import FlexMatchThreshold
+from semco.methods.freematch import FreeMatchFields, FreeMatchThreshold
+from semco.methods.semco import CoTrainingConfig, loss_weights, semco_losses
+from semco.methods.softmatch import SoftMatchFields, SoftMatchWeights
+from semco.types import Batch, Outputs, Progress, PseudoLabels, StepResult, Task, ViewCounts
+
+P = TypeVar("P", bound=PseudoLabels)
+
+
+class FixedThresholds(Section):
+    rule: Literal["fixed"] = "fixed"
+    tau_e: Unit = 0.9
+    """Threshold of the semantic head for a group score."""
+    tau_o: Unit = 0.95
+    """Threshold of the one-hot head for a class probability."""
+
+
+class FlexMatchThresholds(FixedThresholds):
+    rule: Literal["flexmatch"] = "flexmatch"  # type: ignore[assignment]
+
+
+class FreeMatchThresholds(FreeMatchFields):
+    rule: Literal["freematch"] = "freematch"
+    weight: Literal["confidence", "one"] = "confidence"
+
+
+class SoftMatchThresholds(SoftMatchFields):
+    rule: Literal["softmatch"] = "softmatch"
+    weight: Literal["confidence", "one"] = "confidence"
+
+
+Thresholds = FixedThresholds | FlexMatchThresholds | FreeMatchThresholds | SoftMatchThresholds
+
+
+def _with_rule(value: Any) -> Any:
+    """Read a bare rule name, and a section without a rule, which is one of the default rule."""
+    if isinstance(value, str):
+        return {"rule": value}
+    return {"rule": "freematch", **value} if isinstance(value, dict) else value
+
+
+class SemCoPlusConfig(CoTrainingConfig):
+    name: Literal["semco_plus"] = "semco_plus"
+    thresholds: Annotated[Thresholds, Field(discriminator="rule"), BeforeValidator(_with_rule)] = FreeMatchThresholds()
+    """How pseudo-labels are selected and weighted: rule is fixed, flexmatch, freematch or softmatch; each rule has its
+    own fields. NOTE: the paper has fixed thresholds (tau_e 0.7, tau_o 0.95) and weight one."""
+    scoring: Literal["joint", "paper"] = "joint"
+    """Class scores of the semantic head: the mean of both heads' probabilities. NOTE: the paper uses the semantic head
+    alone ("paper")."""
+    perfect_score: float = Field(default=0.97, gt=0, lt=1)
+    """Mean score of a perfect prediction with scale=auto. NOTE: 0.9 for the paper's rule."""
+    cotraining_target: Literal["distribution", "label"] = "distribution"
+    """What the semantic head teaches the one-hot head: the distribution over the classes of the winning group. NOTE: the
+    paper teaches the most likely class ("label")."""
+    vectors: Literal["centred", "as_given"] = "centred"
+    """Label vectors that the semantic head predicts: with their mean subtracted. NOTE: the paper uses them as given."""
+
+    @property
+    def centres_label_vectors(self) -> bool:
+        return self.vectors == "centred"
+
+
+class SemCoPlus(Method[SemCoPlusConfig]):
+    """SemCo with joint scoring, adaptive thresholds, confidence-weighted pseudo-labels, soft co-training targets and
+    centred label vectors."""
+
+    name = "semco_plus"
+    title = "SemCo+ (ours, after Nassar et al. 2021)"
+    Config = SemCoPlusConfig
+    views = ViewCounts(labelled_weak=1, unlabelled_weak=1, unlabelled_strong=1)
+    heads = ("one_hot", "semantic")
+    label_vectors: Tensor  # (K, d): M
+
+    def __init__(self, config: SemCoPlusConfig, task: Task) -> None:
+        super().__init__(config, task)
+        self.register_buffer("label_vectors", task.label_vectors.clone(), persistent=False)
+        self.groups = pl.ClassGroups(task.group_ids)
+        self.scale = pl.choose_scale(config.scale, config.perfect_score, task)
+        self.one_hot_policy = build_policy(config.thresholds, "tau_o", torch.ones(task.num_classes), task.pool_size)
+        self.semantic_policy = build_policy(config.thresholds, "tau_e", self.groups.sizes, task.pool_size)
+
+    def compute(self, batch: Batch, forward: Forward, progress: Progress) -> StepResult:
+        x, u = batch.labelled, batch.unlabelled
+        outputs = forward(labelled=x.weak[0], strong=u.strong[0], no_grad={"weak": u.weak[0]})
+        labelled, strong, weak = outputs["labelled"], outputs["strong"], outputs["weak"]
+        scores, index = self._scores(weak), batch.unlabelled_index
+        pl.update_policy(self.one_hot_policy, weak.logits.softmax(dim=-1), index, progress)
+        pl.update_policy(self.semantic_policy, scores.groups, index, progress)
+        pseudo = self._select(weak, scores)
+        one_hot, semantic = pseudo["one_hot"], pseudo["semantic"]
+        assert isinstance(semantic, pl.SemanticPseudoLabels)
+        disagreement = pl.disagreement(one_hot, semantic)
+        keep = 1.0 - disagreement * (self.config.on_disagreement == "discard")
+        metrics = {
+            "mask_one_hot": one_hot.weights.mean(),
+            "mask_semantic": semantic.weights.mean(),
+            "disagreement": disagreement.mean(),
+        }
+        factor = self.one_hot_policy.loss_weight()
+        one_hot, semantic = apply_confidence_weight(one_hot, factor), apply_confidence_weight(semantic, factor)
+        losses = semco_losses(labelled, strong, batch.class_ids, self.label_vectors, one_hot, semantic, keep)
+        if self.config.cotraining_target == "distribution":
+            errors = soft_cross_entropy(strong.logits, semantic.class_weights)
+            losses["cotraining_one_hot"] = masked_mean(errors, semantic.weights * keep)
+        policy_losses, policy_weights = self._policy_losses(strong, one_hot, semantic, progress)
+        return StepResult(losses | policy_losses, loss_weights(self.config) | policy_weights, metrics, pseudo)
+
+    def pseudo_labels(self, weak: Outputs, index: Tensor) -> dict[str, PseudoLabels]:  # noqa: ARG002
+        return self._select(weak, self._scores(weak))
+
+    def _select(self, weak: Outputs, scores: pl.SemanticScores) -> dict[str, PseudoLabels]:
+        retained = self.semantic_policy.weights(scores.groups)
+        best_in_group = self.config.scoring == "joint"
+        semantic = pl.semantic_pseudo_labels(scores, self.label_vectors, self.groups, retained, best_in_group)
+        return {"one_hot": pl.one_hot_pseudo_labels(weak.logits, self.one_hot_policy), "semantic": semantic}
+
+    def _scores(self, outputs: Outputs) -> pl.SemanticScores:
+        assert self.scale is not None
+        embedding = pl.embedding_of(outputs)
+        if self.config.scoring == "paper":
+            return pl.paper_scores(embedding, self.label_vectors, self.groups, self.scale)
+        return joint_scores(embedding, outputs.logits, self.label_vectors, self.groups, self.scale)
+
+    def _policy_losses(
+        self, strong: Outputs, one_hot: PseudoLabels, semantic: PseudoLabels, progress: Progress
+    ) -> tuple[dict[str, Tensor], dict[str, float]]:
+        """Return the losses of the threshold policies (FreeMatch's fairness), by head, and their weights."""
+        if not self.one_hot_policy.weights_of_losses:
+            return {}, {}
+        probabilities, groups = strong.logits.softmax(dim=-1), self._scores(strong).groups
+        by_head = {
+            "one_hot": (self.one_hot_policy, probabilities, one_hot.weights),
+            "semantic": (self.semantic_policy, groups, semantic.weights),
+        }
+        losses, weights = {}, {}
+        for head, (policy, scores, retained) in by_head.items():
+            for name, loss in policy.losses(scores, retained, progress).items():
+                losses[f"{name}_{head}"] = loss
+                weights[f"{name}_{head}"] = policy.weights_of_losses[name]
+        return losses, weights
+
+
+def joint_scores(
+    embedding: Tensor, logits: Tensor, label_vectors: Tensor, groups: pl.ClassGroups, scale: float
+) -> pl.SemanticScores:
+    """Return p = the mean of both heads' probabilities (U, K) and its sums over the groups (U, Q).
+
+    A cosine gives the direction of a prediction but not how sure it is, so an untrained semantic head looks certain.
+    With the one-hot head's softmax a group is retained only if both heads agree on it.
+    """
+    classes = (pl.class_probabilities(embedding, label_vectors, scale) + logits.softmax(dim=-1)) / 2
+    return pl.SemanticScores(classes, groups.sum_scores(classes))
+
+
+def apply_confidence_weight(pseudo: P, factor: Tensor | None) -> P:
+    """Return pseudo-labels with their weights multiplied by a factor ().
+
+    Adaptive thresholds retain most images from the start, when few pseudo-labels are right.
+    """
+    return pseudo if factor is None else replace(pseudo, weights=pseudo.weights * factor)
+
+
+def build_policy(
+    config: Thresholds, threshold: Literal["tau_e", "tau_o"], sizes: Tensor, pool_size: int
+) -> pl.ThresholdPolicy:
+    """Return the policy of one head; ``sizes`` (C,) is the number of classes in each of its choices."""
+    match config:
+        case FlexMatchThresholds():
+            return FlexMatchThreshold(getattr(config, threshold), sizes, pool_size)
+        case FixedThresholds():
+            return pl.FixedThreshold(getattr(config, threshold))
+        case FreeMatchThresholds():
+            return FreeMatchThreshold(config, sizes)
+        case SoftMatchThresholds():
+            return SoftMatchWeights(config, sizes)

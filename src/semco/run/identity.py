@@ -1,0 +1,66 @@
+"""When two configurations are the same run, the same experiment, or a fair comparison.
+
+Every field decides the result of a run, except those listed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from semco.config import DATASETS, Config, changed_fields, flat_fields
+
+# Where things are; they may change between two parts of a run.
+LOCATIONS = frozenset({"data.source", "data.root", "labels.path", "training.device"})
+# What changes the speed or the log of a run, but not its result.
+RUNTIME = frozenset(
+    {
+        "data.root",
+        "training.device",
+        "training.compile",
+        "training.recompute",
+        "training.log_every",
+        "training.validate_every",
+        "training.checkpoint_every",
+        "evaluation.batch_size",
+    }
+)
+SEED = frozenset({"training.seed"})
+# The sections in which the runs of a fair comparison are equal; they may differ in the method and the label vectors.
+EQUAL_SECTIONS = ("data", "model", "augment", "optim", "training")
+
+Changes = dict[str, tuple[Any, Any]]
+
+
+def changes_of_run(old: Mapping[str, Any], new: Mapping[str, Any]) -> Changes:
+    """Return the fields that make ``new`` another run than ``old``; moved data do not."""
+    return changed_fields(old, new, LOCATIONS)
+
+
+def changes_of_command(old: Config, new: Config) -> Changes:
+    """Return the fields that make a repeated command another run, also if it names other data or label vectors."""
+    changes = changes_of_run(old.model_dump(mode="json"), new.model_dump(mode="json"))
+    if not _may_be_same_data(old.data.source, new.data.source):
+        changes["data.source"] = (old.data.source, new.data.source)
+    if old.labels.path != new.labels.path:
+        changes["labels.path"] = (old.labels.path, new.labels.path)
+    return changes
+
+
+def _may_be_same_data(one: str, other: str) -> bool:
+    """Return whether two sources may be the same data: a folder or file may be moved, but not renamed."""
+    if one in DATASETS or other in DATASETS:
+        return one == other
+    return Path(one).name == Path(other).name
+
+
+def changes_of_comparison(one: Config, other: Config) -> Changes:
+    """Return the fields that make the comparison of two runs unfair."""
+    sections = ({name: getattr(each, name).model_dump(mode="json") for name in EQUAL_SECTIONS} for each in (one, other))
+    return changed_fields(*sections, ignored=SEED)
+
+
+def experiment_fields(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that make an experiment, by dotted name; runs that differ in others are its repeats."""
+    return {name: value for name, value in flat_fields(config).items() if name not in RUNTIME | SEED}

@@ -1,0 +1,67 @@
+"""The typed content of ``result.json``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+
+from semco.errors import UserError
+from semco.files import read_json
+
+
+class RunResult(BaseModel):
+    """What a finished run achieved. Fields about test images are None if there were none."""
+
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+
+    method: str
+    """The method that was trained."""
+    run: str
+    """The run folder."""
+    head: str
+    """The head that predicts."""
+    num_labels: int = Field(validation_alias=AliasChoices("num_labels", "labels"))
+    """Number of labelled images; earlier versions wrote it as ``labels``."""
+    steps: int
+    """Number of training steps."""
+    seconds: float
+    """Duration of the training in seconds."""
+    validation_accuracy: float | None = None
+    """Accuracy on the validation images."""
+    test_accuracy: float | None = None
+    """Accuracy on the test images."""
+    test_error: float | None = None
+    """1 - test_accuracy."""
+    test_images: int | None = None
+    """Number of test images."""
+    top5: float | None = None
+    """Fraction of test images whose class is among the five most likely ones."""
+    group_accuracy: float | None = None
+    """Fraction of test images that are given a class of the right group."""
+    calibration_error: float | None = None
+    """Expected calibration error on the test images."""
+    per_class: dict[str, float | None] = Field(default_factory=dict)
+    """Accuracy on the test images of each class."""
+    per_group: dict[str, float | None] = Field(default_factory=dict)
+    """Group accuracy on the test images of each group."""
+    pseudo_labels: dict[str, dict[str, float | None]] = Field(default_factory=dict)
+    """Statistics of the final pseudo-labels of the pool, by head."""
+
+    @classmethod
+    def read(cls, file: Path) -> RunResult:
+        """Read a result file; a damaged one is named with the field that is wrong."""
+        try:
+            return cls.model_validate(read_json(file))
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = ".".join(str(part) for part in first["loc"]) or "the file"
+            raise UserError(f"{file} is not a result of a run ({field}: {first['msg'].lower()}).") from None
+
+    def headline(self) -> tuple[str, float] | None:
+        """Return the best accuracy there is, with its name: on test images, else on validation images, else None."""
+        if self.test_accuracy is not None:
+            return "test accuracy", self.test_accuracy
+        if self.validation_accuracy is not None:
+            return "validation accuracy", self.validation_accuracy
+        return None

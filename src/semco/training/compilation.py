@@ -1,0 +1,111 @@
+"""torch.compile: whether it pays, and what happens while it runs.
+
+Shapes: C channels, H height, W width.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import torch
+import torch._functorch.config as compiler
+from torch import nn
+
+from semco.config import TrainingConfig
+from semco.errors import UserError
+from semco.training.execution import recomputes_activations
+from semco.training.observer import Observer
+from semco.training.signals import Interrupted, StopRequest
+
+# Measured on two cores with WRN-28-2 (docs/lab/speed.md): seconds of compilation per convolution, the fraction of a
+# step that it saves, and the speed of an eager step, in multiply-adds of one forward pass over all its views.
+COMPILE_SECONDS = 2.3
+COMPILE_SAVES = 0.075
+EAGER_RATE = 50e9
+# Not measured: steps after which a GPU, whose steps are much shorter, is expected to have won the time back.
+GPU_STEPS = 5000
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """Whether to compile the network, and why."""
+
+    is_wanted: bool
+    reason: str
+
+
+def choose_compilation(
+    config: TrainingConfig, network: nn.Module, image_shape: tuple[int, ...], views: int, device: torch.device
+) -> Compilation:
+    """Decide whether to compile; ``auto`` compiles if the run is expected to be long enough to win the time back.
+
+    ``image_shape`` (C, H, W) and the number of ``views`` per step determine the work. No clock is used, because a
+    resumed run must decide as it did before.
+    """
+    if config.compile != "auto":
+        return Compilation(config.compile == "on", f"training.compile is {config.compile}")
+    if not any(shutil.which(name) for name in (os.environ.get("CXX", "c++"), "g++", "clang++")):
+        return Compilation(False, "there is no C++ compiler")
+    layers = sum(isinstance(part, nn.Conv2d) for part in network.modules())
+    seconds = COMPILE_SECONDS * layers
+    steps = GPU_STEPS
+    if device.type == "cpu":
+        step = views * multiply_adds(network, image_shape) / EAGER_RATE
+        steps = round(seconds / (COMPILE_SAVES * step))
+    expected = f"compiling takes about {seconds:.0f} s, which about {steps} steps win back"
+    return Compilation(config.total_steps >= 2 * steps, expected)  # not for a small gain
+
+
+def multiply_adds(network: nn.Module, image_shape: tuple[int, ...]) -> float:
+    """Return the multiply-adds of one image (C, H, W) in the forward pass, counted without computing them."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    weightless = copy.deepcopy(network).to("meta").eval()
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        weightless(torch.empty((1, *image_shape), device="meta"))
+    return float(counter.get_total_flops()) / 2
+
+
+def compiler_options(config: TrainingConfig, device: torch.device) -> AbstractContextManager[object]:
+    """Make compiled code follow ``training.recompute``; by default the compiler stores the input of each convolution."""
+    if not recomputes_activations(config, device):
+        return nullcontext()
+    return compiler.patch(aggressive_recomputation=True)
+
+
+@contextmanager
+def compiling(stop: StopRequest, observer: Observer, step: int, run: Path) -> Iterator[None]:
+    """Run the step that compiles, which takes minutes, so that a signal is answered at once.
+
+    Ctrl-C in a terminal also ends the compilers, before any result of the step counts.
+    """
+    from torch._dynamo.exc import TorchDynamoException  # takes a second to import
+
+    stop.on_first = partial(observer.on_message, "stopping when the network is compiled")
+    try:
+        yield
+    except TorchDynamoException as error:
+        remove_empty_libraries()
+        if stop.number is not None:
+            raise Interrupted(stop.number, step, run) from None
+        reason, again = str(error).strip().splitlines()[0], f"semco resume {run}"
+        raise UserError(
+            f"the network could not be compiled ({reason}); try '{again}', or train with training.compile=off."
+        ) from error
+    stop.on_first = None
+
+
+def remove_empty_libraries() -> None:
+    """Remove the empty libraries that a killed compiler leaves in torch's cache; every later run would fail at them."""
+    from torch._inductor.runtime.cache_dir_utils import cache_dir
+
+    for file in Path(cache_dir()).rglob("*.so"):
+        if file.stat().st_size == 0:
+            file.unlink(missing_ok=True)

@@ -1,0 +1,36 @@
+"""The learning rate as a function of the step, so that it needs no saved state."""
+
+from __future__ import annotations
+
+import math
+
+from semco.config import OptimConfig
+
+# Steps and learning rate: the best rate for short runs (docs/lab/results.md), and the paper's 300 epochs.
+SHORT, LONG = (500, 0.1), (307_200, 0.03)
+
+
+def highest_learning_rate(config: OptimConfig, total_steps: int) -> float:
+    """Return the rate between warm-up and decay; "auto" interpolates linearly in the logarithms of steps and rate."""
+    if config.lr != "auto":
+        return config.lr
+    (short, high), (long, low) = SHORT, LONG
+    steps = min(max(total_steps, short), long)
+    return float(high * (low / high) ** (math.log(steps / short) / math.log(long / short)))
+
+
+def learning_rate(config: OptimConfig, step: int, total_steps: int) -> float:
+    """Return the rate at ``step``, counted from 0: linear warm-up, then the chosen decay.
+
+    ``cosine`` falls to 0 at the end; ``cosine_7_16`` is FixMatch's cos(7 pi t / 16 T), which ends at about a fifth.
+    """
+    highest = highest_learning_rate(config, total_steps)
+    warmup = round(config.warmup * total_steps)
+    if step < warmup:
+        return highest * (step + 1) / warmup
+    fraction = (step - warmup) / max(1, total_steps - warmup)
+    if config.schedule == "constant":
+        return highest
+    if config.schedule == "cosine_7_16":
+        return highest * math.cos(7 * math.pi * fraction / 16)
+    return highest * 0.5 * (1 + math.cos(math.pi * fraction))
