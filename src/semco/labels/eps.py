@@ -25,7 +25,7 @@ FALLBACK = 0.2  # the value of the paper, if the graph has no families
 def sibling_eps(matrix: NDArray[np.float32], known: NDArray[np.bool_], is_a: Pairs) -> float:
     """Return a quantile (`QUANTILE`) of the cosine distance to the nearest sibling, over all terms with siblings.
 
-    ``matrix`` (n, d) has unit rows in order of frequency; ``is_a`` (m, 2) holds child and parent.
+    ``matrix`` (n, d) has unit rows in order of frequency; ``is_a`` (m, 2) has the child and parent of each edge.
     """
     nearest = np.full(len(matrix), np.inf)
     for children in families(is_a[known[is_a[:, 0]] & (is_a[:, 0] < FREQUENT)]):

@@ -52,7 +52,7 @@ def _from_npy(path: Path) -> NamedRows:
         ) from None
     if values.ndim != 2 or 0 in values.shape or values.dtype.kind not in "fiub":
         raise UserError(
-            f"{path} holds {values.dtype} of shape {values.shape}, not a matrix of numbers with one row per class."
+            f"{path} contains {values.dtype} of shape {values.shape}, not a matrix of numbers with one row per class."
         )
     return NamedRows(path, values.astype(np.float64), None)
 

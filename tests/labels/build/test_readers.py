@@ -114,9 +114,9 @@ def test_words_with_spaces_and_quotes_are_words(tmp_path: Path) -> None:
     [
         (b"w7 1 2", r"v\.txt line 7: expected a word and 3 numbers, found 2"),
         (b"w7 1 x 3", r"v\.txt line 7: expected a word and 3 numbers"),
-        (b"w7 1 nan 3", r"v\.txt line 7: the vector of 'w7' holds NaN"),
-        (b"w7 1 2 -inf", r"v\.txt line 7: the vector of 'w7' holds NaN or infinity"),
-        (b"w7 1 2 1e99", r"v\.txt line 7: the vector of 'w7' holds NaN or infinity"),
+        (b"w7 1 nan 3", r"v\.txt line 7: the vector of 'w7' contains NaN"),
+        (b"w7 1 2 -inf", r"v\.txt line 7: the vector of 'w7' contains NaN or infinity"),
+        (b"w7 1 2 1e99", r"v\.txt line 7: the vector of 'w7' contains NaN or infinity"),
         (b"w7", r"v\.txt line 7: expected a word and 3 numbers, found 0"),
     ],
 )
@@ -178,7 +178,7 @@ def test_word2vec_over_many_blocks_equals_one(tmp_path: Path, monkeypatch: pytes
     ("data", "message"),
     [
         (word2vec_bytes(WORDS)[:-1], r"word 3 of 3: the file is truncated"),
-        (word2vec_bytes({"a": [1.0, float("nan")]}), r"word 1: the vector of 'a' holds NaN"),
+        (word2vec_bytes({"a": [1.0, float("nan")]}), r"word 1: the vector of 'a' contains NaN"),
         (GLOVE, r"line 1: a word2vec binary file begins with its count"),
         (GRAPH, r"is a ConceptNet graph"),
         (b"", r"line 1"),

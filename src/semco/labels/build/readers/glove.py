@@ -91,7 +91,7 @@ def _parse(block: bytes, dim: int, position: _BlockPosition) -> tuple[list[bytes
     if not np.isfinite(rows).all():
         bad = int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
         number = [i for i, line in enumerate(block.split(b"\n")) if line.strip()][bad]
-        raise position.error(number, f"the vector of {words[bad].decode(errors='replace')!r} holds NaN or infinity")
+        raise position.error(number, f"the vector of {words[bad].decode(errors='replace')!r} contains NaN or infinity")
     return words, rows
 
 

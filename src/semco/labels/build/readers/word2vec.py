@@ -90,4 +90,4 @@ def _check_finite(words: list[bytes], rows: NDArray[np.float32], path: Path, bef
     if not np.isfinite(rows).all():
         bad = int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
         word = words[bad].decode(errors="replace")
-        raise UserError(f"{path} word {before + bad + 1}: the vector of {word!r} holds NaN or infinity.")
+        raise UserError(f"{path} word {before + bad + 1}: the vector of {word!r} contains NaN or infinity.")
