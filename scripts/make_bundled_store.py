@@ -1,15 +1,15 @@
-"""Make the store that is bundled with the package: build the whole one, then keep the terms that name things.
+"""Make the store that comes with the package: build a store of all terms, then keep the terms that name things.
 
     python scripts/make_bundled_store.py FOLDER [--whole STORE]
 
-FOLDER holds glove.*, GoogleNews-vectors-* and conceptnet-assertions-*. What is kept, within 12 MB:
+FOLDER contains glove.*, GoogleNews-vectors-* and conceptnet-assertions-*. The store keeps, within 12 MB:
 
-1. frequent words of the graph: class names are put together from them;
-2. names of things, those first that surely are, whose words are common, that the graph knows well, and that nothing
-   else stands for: a wall clock is a clock, but a sea urchin is no urchin, and a single word has no stand-in.
+1. frequent words of the graph, because class names are composed of them;
+2. names of things. Preferred are terms that clearly name a thing, consist of common words, have many edges in the
+   graph, and cannot be replaced by their last word: a wall clock is a clock, but a sea urchin is not an urchin.
 
-A term names a thing if its vector is near to one of the `KINDS` (the means of what the graph says is one), or fairly
-near while the graph leads from it up to one of the `ROOTS` within four steps.
+A term names a thing if its vector is close to one of the `KINDS` (the mean vector of the terms that are of this kind in
+the graph), or fairly close while at most four IsA edges lead from it to one of the `ROOTS`.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from semco.labels.build import RELATIONS, build
-from semco.labels.readers.conceptnet import Edges, read_conceptnet
-from semco.labels.readers.glove import read_glove
+from semco.labels.build import RELATIONS, build_store
+from semco.labels.build.readers.conceptnet import Edges, read_conceptnet
+from semco.labels.build.readers.glove import read_glove
 from semco.labels.store import VectorStore, unit_rows
 
 TARGET = Path(__file__).parent.parent / "src" / "semco" / "labels" / "bundled"
-SIZE = 80_000  # terms: about 148 bytes each, with 128 dimensions of one byte
-FREQUENT = 5_000
+SIZE = 80_000  # terms of about 148 bytes: 128 dimensions of one byte, and the text
+FREQUENT = 5_000  # most frequent words to keep
 KINDS = """
     mammal bird fish reptile insect dog crustacean flower tree fruit vegetable food dish dessert beverage vehicle ship
     aircraft car tool machine device electronic_device musical_instrument weapon clothing garment footwear hat furniture
@@ -42,8 +42,10 @@ ROOTS = """
     container appliance body_part toy weapon fabric machine equipment artifact natural_object geological_formation
     vessel fruit vegetable covering
 """.split()  # noqa: SIM905
-NEAR, FAIRLY_NEAR, STEPS = 0.33, {True: 0.15, False: 0.2}, 4  # a word the vector files do not know must be nearer
-UNKNOWN = 60_000  # the rank of such a word
+CLOSE = 0.33  # cosine to a kind
+FAIRLY_CLOSE = {True: 0.15, False: 0.2}  # the same for terms below a root: in the GloVe file, or not
+STEPS = 4  # IsA edges to a root
+UNKNOWN_RANK = 60_000  # frequency rank of words that are not in the GloVe file
 TAXON = re.compile("(genus|family|order|class|phylum|division|tribe|kingdom|species)(?=_|$)")
 VAGUE = re.compile("(^|_)(thing|things|type|kind|one|something)(_|$)")
 
@@ -51,7 +53,7 @@ VAGUE = re.compile("(^|_)(thing|things|type|kind|one|something)(_|$)")
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--whole", type=Path, help="where the store of all terms is kept; used if it is there")
+    parser.add_argument("--whole", type=Path, help="folder for the store of all terms; an existing store is used again")
     arguments = parser.parse_args()
     glove, word2vec, graph = (
         next(arguments.folder.glob(pattern)) for pattern in ("glove.*", "GoogleNews*", "conceptnet-assertions*")
@@ -59,7 +61,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         whole = arguments.whole or Path(temporary) / "whole"
         if not whole.exists():
-            build(glove, word2vec, graph, whole)
+            build_store(glove, word2vec, graph, whole)
         store = VectorStore.open(whole)
         kept = choose(store, read_glove(glove).terms, read_conceptnet(graph, RELATIONS))
         write(store, kept)
@@ -68,29 +70,30 @@ def main() -> None:
 
 
 def choose(store: VectorStore, frequent: list[str], edges: Edges) -> list[str]:
-    """The terms to keep, by the three rules above."""
-    terms, rows = list(store.terms()), unit_rows(np.asarray(store._vectors, dtype=np.float32))
-    place = {term: i for i, term in enumerate(terms)}
+    """Return the terms to keep, by the rules above."""
+    terms = list(store.terms())
+    rows = store.vectors(terms)
+    position = {term: i for i, term in enumerate(terms)}
     degree = dict(zip(edges.terms, _degrees(edges).tolist(), strict=True))
     parents = _parents(edges)
     rank = {term: i for i, term in enumerate(frequent)}
-    thing, below = _thingness(place, rows, parents, rank), _below_roots(parents)
+    thing, below = _cosine_to_kinds(position, rows, parents, rank), _below_roots(parents)
     synonyms = _in_relation(edges, "Synonym")
     names = [t for t in terms if _is_name(t) and (t in rank or not _is_taxon(t, parents))]
-    kept = {term for term in frequent[:FREQUENT] if term in degree and term in place}
+    kept = {term for term in frequent[:FREQUENT] if term in degree and term in position}
     nouns = [t for t in names if (t in parents or t in synonyms) and t not in kept]
-    things = [t for t in nouns if thing[place[t]] >= (FAIRLY_NEAR[t in rank] if t in below else NEAR)]
+    things = [t for t in nouns if thing[position[t]] >= (FAIRLY_CLOSE[t in rank] if t in below else CLOSE)]
     words = {term for term in things if "_" not in term} | kept
     scores = {}
     for term in things:
         parts = [part for part in re.split("_|'s?_|'s?$", term) if part]
-        stands_in = place[parts[-1]] if len(parts) > 1 and parts[-1] in words else None
-        lost = (
-            (1.0 if len(parts) > 1 else 1.6) if stands_in is None else 1.0 - float(rows[place[term]] @ rows[stands_in])
-        )
-        rarest = max(rank.get(part, UNKNOWN) for part in parts)
-        common = np.log(1 + degree[term]) - np.log(1000 + rarest)
-        scores[term] = 4 * thing[place[term]] + 2 * lost + common
+        if len(parts) > 1 and parts[-1] in words:  # distance to the word that would replace the term
+            loss = 1.0 - float(rows[position[term]] @ rows[position[parts[-1]]])
+        else:
+            loss = 1.0 if len(parts) > 1 else 1.6
+        rarest = max(rank.get(part, UNKNOWN_RANK) for part in parts)
+        familiarity = np.log(1 + degree[term]) - np.log(1000 + rarest)
+        scores[term] = 4 * thing[position[term]] + 2 * loss + familiarity
     ordered = sorted((t for t in scores if not VAGUE.search(t)), key=lambda term: (-scores[term], term))
     return sorted(kept) + ordered[: SIZE - len(kept)]
 
@@ -100,7 +103,7 @@ def _is_name(term: str) -> bool:
 
 
 def _is_taxon(term: str, parents: dict[str, set[str]]) -> bool:
-    """Latin names of genera and families, which the graph is full of and pictures are not named by."""
+    """Return whether a term names a genus, family or the like: the graph has many, but they are rarely class names."""
     return any(map(TAXON.search, [term, *parents.get(term, ())]))
 
 
@@ -110,7 +113,7 @@ def _degrees(edges: Edges) -> NDArray[np.int64]:
 
 
 def _parents(edges: Edges) -> dict[str, set[str]]:
-    """What the graph says each term is."""
+    """Return the parents of each term: the ends of its IsA edges."""
     parents: dict[str, set[str]] = defaultdict(set)
     wanted = edges.relation == edges.relations.index("IsA")
     for child, parent in zip(edges.start[wanted], edges.end[wanted], strict=True):
@@ -119,29 +122,31 @@ def _parents(edges: Edges) -> dict[str, set[str]]:
 
 
 def _in_relation(edges: Edges, name: str) -> set[str]:
+    """Return the terms with an edge of this relation."""
     wanted = edges.relation == edges.relations.index(name)
     return {edges.terms[i] for ends in (edges.start, edges.end) for i in np.unique(ends[wanted])}
 
 
 def _below_roots(parents: dict[str, set[str]]) -> set[str]:
-    """Terms from which at most `STEPS` IsA edges lead to a root."""
+    """Return the terms from which at most `STEPS` IsA edges lead to a root."""
     below = set(ROOTS)
     for _ in range(STEPS):
         below |= {term for term, above in parents.items() if above & below}
     return below
 
 
-def _thingness(
-    place: dict[str, int], rows: NDArray[np.float32], parents: dict[str, set[str]], rank: dict[str, int]
+def _cosine_to_kinds(
+    position: dict[str, int], rows: NDArray[np.float32], parents: dict[str, set[str]], rank: dict[str, int]
 ) -> NDArray[np.float32]:
-    """(n,) cosine of each term to the nearest kind of thing."""
-    members = {kind: [t for t in parents if kind in parents[t] and t in rank and t in place] for kind in KINDS}
-    means = [rows[[place[t] for t in found]].mean(axis=0) for found in members.values() if len(found) > 3]
+    """Return the cosine (n,) of each term to the nearest of the `KINDS`."""
+    members = {kind: [t for t in parents if kind in parents[t] and t in rank and t in position] for kind in KINDS}
+    means = [rows[[position[t] for t in found]].mean(axis=0) for found in members.values() if len(found) > 3]
     nearest: NDArray[np.float32] = (rows @ unit_rows(np.stack(means)).T).max(axis=1)
     return nearest
 
 
 def write(store: VectorStore, kept: list[str]) -> None:
+    """Write the bundled store; its licence and provenance files stay."""
     beside = {path: path.read_bytes() for path in TARGET.glob("*") if path.name in ("PROVENANCE.md", "LICENSE")}
     ranks = np.argsort(np.argsort([store.rank(store.index(term) or 0) for term in kept]))
     VectorStore.write(

@@ -1,11 +1,11 @@
-"""How alike CIFAR-100's classes look to a small network that was trained with all labels.
+"""Measure the visual similarity of CIFAR-100's classes with a small network trained on all labels.
 
     python scripts/train_looks.py CIFAR_FOLDER looks.npy [--epochs 10]
 
-CIFAR_FOLDER holds the official ``train`` and ``test``. The network learns the fine labels; the similarity of two
-classes is the cosine of their mean features over the test images, after the mean of all classes is taken off. The
-result is a (100, 100) matrix in the order of the class numbers, which is that of their names; `semco labels score`
-compares the cosines of label vectors with it.
+CIFAR_FOLDER contains the official files ``train`` and ``test``. The network learns the fine labels. The similarity of
+two classes is the cosine of their mean features over the test images, after subtracting the mean of all classes. The
+result is a (100, 100) matrix in the order of the class ids, which is the alphabetical order of the class names;
+`semco labels score` compares the cosines of label vectors with it.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ MEAN, STD = (0.507, 0.487, 0.441), (0.267, 0.256, 0.276)
 
 
 class PlainArrays(pickle.Unpickler):
-    """The official files are pickles; only what NumPy arrays need is let in."""
+    """Reads the official files, which are pickles, and accepts only the types that NumPy arrays need."""
 
     def find_class(self, module: str, name: str) -> object:
         if module.startswith("numpy") and name in ("_reconstruct", "ndarray", "dtype"):
             return super().find_class(module, name)
-        raise pickle.UnpicklingError(f"{module}.{name} has no place in CIFAR-100")
+        raise pickle.UnpicklingError(f"{module}.{name} does not belong in a CIFAR-100 file")
 
 
 def read(path: Path) -> tuple[Tensor, Tensor]:
-    """(N, 3, 32, 32) normalised images and (N,) fine labels."""
+    """Return normalised images (N, 3, 32, 32) and fine labels (N,)."""
     content = PlainArrays(io.BytesIO(path.read_bytes()), encoding="bytes").load()
     images = torch.from_numpy(np.asarray(content[b"data"])).view(-1, 3, 32, 32).float() / 255
     mean, std = (torch.tensor(values).view(3, 1, 1) for values in (MEAN, STD))
@@ -47,13 +47,13 @@ def block(inputs: int, outputs: int, stride: int = 1, pool: bool = False) -> nn.
 
 
 def network() -> tuple[nn.Sequential, nn.Linear]:
-    """Features (N, 256) and the classifier on them."""
+    """Return a network that computes features (N, 256), and a linear classifier."""
     body = [block(3, 48, stride=2), block(48, 96, pool=True), block(96, 192, pool=True), block(192, 256)]
     return nn.Sequential(*body, nn.AdaptiveAvgPool2d(1), nn.Flatten()), nn.Linear(256, 100)
 
 
 def augment(images: Tensor) -> Tensor:
-    """Flip each image or not; crop the batch."""
+    """Flip each image with probability 0.5 and crop all images at the same random position."""
     flipped = torch.rand(len(images)) < 0.5
     images = torch.where(flipped.view(-1, 1, 1, 1), images.flip(3), images)
     top, left = torch.randint(0, 9, (2,)).tolist()
@@ -78,8 +78,8 @@ def train(features: nn.Sequential, head: nn.Linear, images: Tensor, labels: Tens
     model.eval()
 
 
-def looks(features: Tensor, labels: Tensor) -> Tensor:
-    """(100, 100) cosines of the classes' mean features (N, 256), centred."""
+def visual_similarity(features: Tensor, labels: Tensor) -> Tensor:
+    """Return the cosines (100, 100) of the classes' centred mean features, from features (N, 256) and labels (N,)."""
     means = torch.stack([features[labels == k].mean(0) for k in range(100)])
     unit = F.normalize(means - means.mean(0), dim=1)
     return unit @ unit.T
@@ -96,9 +96,9 @@ def main() -> None:
     train(features, head, *read(arguments.folder / "train"), arguments.epochs)
     images, labels = read(arguments.folder / "test")
     with torch.no_grad():
-        seen = torch.cat([features(part) for part in images.split(500)])
-        print(f"accuracy on the test images: {(head(seen).argmax(1) == labels).float().mean():.3f}")
-    np.save(arguments.out, looks(seen, labels).numpy())
+        test_features = torch.cat([features(part) for part in images.split(500)])
+        print(f"accuracy on the test images: {(head(test_features).argmax(1) == labels).float().mean():.3f}")
+    np.save(arguments.out, visual_similarity(test_features, labels).numpy())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The names that people will try first, in the store that comes with the package."""
+"""Common class names in the bundled store."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def test_every_class_of_a_known_data_set_has_a_term_of_its_own(names: tuple[str,
         ("mice", {"mice", "mouse"}),
     ],
 )
-def test_names_that_need_a_route(name: str, terms: set[str]) -> None:
+def test_names_that_are_not_found_exactly(name: str, terms: set[str]) -> None:
     match = Lookup(bundled_store()).find(name)
     assert match is not None
     assert match.term in terms
 
 
 @pytest.mark.parametrize("name", ["Schmetterling", "EntleBucher", "qwrtzp", "🐶", "x" * 1000])
-def test_names_that_mean_nothing(name: str) -> None:
+def test_unknown_names(name: str) -> None:
     with pytest.raises(UserError, match="is not in the vocabulary"):
         Lookup(bundled_store()).find_all([name])

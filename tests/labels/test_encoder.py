@@ -1,4 +1,4 @@
-"""Class vectors from a text encoder, with a tiny one made on the spot and no network."""
+"""Label vectors from a text encoder: a tiny one that is made for the test, without network access."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from semco.config import LabelsConfig
 from semco.errors import UserError
 from semco.labels import label_source
-from semco.labels.encoder import EncoderSource, TextEncoder, readable
+from semco.labels.encoder import EncoderSource, TextEncoder, readable_name
 
 transformers = pytest.importorskip("transformers")
 import torch  # noqa: E402 (only with the extra)
@@ -25,7 +25,7 @@ IDS = {token: i for i, token in enumerate(dict.fromkeys([*SPECIAL, *WORDS, *LETT
 
 
 def tokenizer() -> Any:
-    """Word pieces that can spell anything."""
+    """Return a tokenizer with word pieces for any text."""
     made = Tokenizer(models.WordPiece(IDS, unk_token="[UNK]", max_input_chars_per_word=5000))
     made.normalizer = normalizers.Lowercase()
     made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -74,7 +74,7 @@ def test_contract(folder: Path) -> None:
 
 
 def test_pooling_is_the_mean_over_real_tokens(folder: Path) -> None:
-    """Beside a longer text a short one is padded; what is padded must not count."""
+    """A short text is padded to the length of a longer one; the padding must not change its embedding."""
     alone = TextEncoder(str(folder))(["cat"])
     padded = TextEncoder(str(folder))(["cat", "a photo of a red car ."])
     np.testing.assert_allclose(alone[0], padded[0], atol=1e-5)
@@ -85,7 +85,7 @@ def test_pooling_is_the_mean_over_real_tokens(folder: Path) -> None:
     np.testing.assert_allclose(alone[0], expected, atol=1e-5)
 
 
-def test_prompts_are_averaged_and_the_known_names_centre(folder: Path) -> None:
+def test_prompts_are_averaged_and_the_mean_of_cifar100_is_subtracted(folder: Path) -> None:
     prompts = ("a photo of a {}.", "{}")
     found = EncoderSource(str(folder), prompts).vectors(["cat", "dog"])
     encode = TextEncoder(str(folder))
@@ -100,23 +100,25 @@ def test_prompts_are_averaged_and_the_known_names_centre(folder: Path) -> None:
     np.testing.assert_allclose(found.matrix[0], expected / np.linalg.norm(expected), atol=1e-4)
 
 
-def test_names_the_encoder_cannot_tell_apart_are_said(folder: Path) -> None:
+def test_names_with_equal_vectors_get_a_note(folder: Path) -> None:
     found = EncoderSource(str(folder)).vectors(["cat", "Cat", "dog"])
-    assert found.notes == ("the vectors of 'Cat' and 'cat' are the same: the semantic head cannot tell them apart.",)
+    assert found.notes == (
+        "the vectors of 'Cat' and 'cat' are equal: the semantic head cannot separate these classes.",
+    )
 
 
-def test_eps_is_the_encoders_not_the_classes(folder: Path) -> None:
+def test_eps_depends_on_the_encoder_and_not_on_the_classes(folder: Path) -> None:
     source = EncoderSource(str(folder))
     assert source.vectors(["cat", "dog"]).default_eps == source.vectors(["bus", "bed", "bear"]).default_eps
 
 
 def test_a_prompt_without_a_place_for_the_name() -> None:
-    with pytest.raises(UserError, match=r"prompt 'a photo' has no place for the name"):
+    with pytest.raises(UserError, match=r"prompt 'a photo' has no place for the class name"):
         EncoderSource("x", ("a photo",))
 
 
 @pytest.mark.parametrize("model", ["no-such-org/no-such-encoder", "./no/such/folder"])
-def test_a_model_that_is_not_there(model: str) -> None:
+def test_a_missing_model_is_a_user_error(model: str) -> None:
     with pytest.raises(UserError, match="cannot be loaded"):
         EncoderSource(model).vectors(["cat"])
 
@@ -132,7 +134,7 @@ def test_without_the_extra(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         EncoderSource(str(folder)).vectors(["cat"])
 
 
-def test_readable() -> None:
-    assert readable("n02085620-Chihuahua") == "Chihuahua"
-    assert readable("aquarium_fish") == "aquarium fish"
-    assert readable("7") == "7"
+def test_readable_name() -> None:
+    assert readable_name("n02085620-Chihuahua") == "Chihuahua"
+    assert readable_name("aquarium_fish") == "aquarium fish"
+    assert readable_name("7") == "7"

@@ -5,9 +5,9 @@ import numpy as np
 from semco.labels.eps import FALLBACK, families, sibling_eps
 
 
-def test_families_are_neither_small_nor_large() -> None:
+def test_families_that_are_too_small_or_too_large_are_left_out() -> None:
     small = [(i, 100) for i in range(4)]
-    right = [(i, 101) for i in (9, 3, 5, 7, 4, 4)]  # an edge that is there twice counts once
+    right = [(i, 101) for i in (9, 3, 5, 7, 4, 4)]  # a repeated edge counts once
     large = [(i, 102) for i in range(51)]
     found = list(families(np.array(small + right + large)))
     assert [children.tolist() for children in found] == [[3, 4, 5, 7, 9]]
@@ -22,6 +22,6 @@ def test_eps_is_a_low_quantile_of_the_nearest_siblings() -> None:
     assert sibling_eps(rows, np.ones(6, bool), is_a) == round(float(expected), 3)
 
 
-def test_without_families_it_is_the_papers() -> None:
+def test_without_families_eps_is_that_of_the_paper() -> None:
     nobody = np.zeros((0, 2), np.int64)
     assert sibling_eps(np.eye(3, dtype=np.float32), np.ones(3, bool), nobody) == FALLBACK

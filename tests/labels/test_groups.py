@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from semco.errors import UserError
 from semco.labels.embeddings import LabelEmbeddings
-from semco.labels.groups import group, group_labels
+from semco.labels.groups import group, group_ids
 
 
 def embeddings(matrix: np.ndarray, eps: float = 0.2) -> LabelEmbeddings:
@@ -22,7 +22,7 @@ def at_degrees(*angles: float) -> np.ndarray:
 
 
 def test_neighbours_by_hand() -> None:
-    """1 - cos 30° = 0.134, 1 - cos 40° = 0.234: at 0.2 a chain of 30° steps holds and 40° breaks."""
+    """1 - cos 30° = 0.134, 1 - cos 40° = 0.234: at 0.2 neighbours 30° apart are grouped and those 40° apart are not."""
     groups = group(embeddings(at_degrees(0, 200, 30, 60, 100)))
     assert groups.eps == 0.2
     assert groups.labels.tolist() == [0, 1, 0, 0, 2]
@@ -30,24 +30,24 @@ def test_neighbours_by_hand() -> None:
     assert (groups.count, groups.largest) == (3, 3)
 
 
-def test_eps_is_the_given_one_or_the_sources() -> None:
+def test_eps_is_the_given_one_or_the_default_of_the_source() -> None:
     found = embeddings(at_degrees(0, 30, 180), eps=0.1)
     assert group(found).count == 3
     assert group(found, "auto").eps == 0.1
     assert group(found, 0.2).count == 2
 
 
-def test_zero_leaves_every_class_alone_even_equal_ones() -> None:
+def test_eps_zero_makes_every_class_its_own_group() -> None:
     assert group(embeddings(at_degrees(10, 10, 50)), 0).labels.tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize("eps", [-0.1, 2.5, float("nan")])
-def test_an_eps_that_is_no_distance(eps: float) -> None:
+def test_eps_must_be_a_cosine_distance(eps: float) -> None:
     with pytest.raises(UserError, match="between 0"):
         group(embeddings(at_degrees(0, 90)), eps)
 
 
-def test_a_grouping_that_swallows_everything_is_said_and_kept() -> None:
+def test_a_group_of_most_classes_gets_a_note() -> None:
     groups = group(embeddings(np.eye(6)), 1.5)
     assert groups.count == 1
     assert "puts all 6 classes into one group" in groups.notes[0]
@@ -58,7 +58,7 @@ def test_a_grouping_that_swallows_everything_is_said_and_kept() -> None:
 
 
 def connected(matrix: np.ndarray, eps: float) -> list[set[int]]:
-    """The slow version: grow each group by neighbours until nothing changes."""
+    """The slow version: add neighbours to each group until nothing changes."""
     near = 1 - matrix @ matrix.T <= eps
     groups: list[set[int]] = []
     for i in range(len(matrix)):
@@ -72,14 +72,14 @@ def connected(matrix: np.ndarray, eps: float) -> list[set[int]]:
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 25), st.floats(0.01, 1.0))
-def test_like_the_slow_version_in_any_order(seed: int, size: int, eps: float) -> None:
+def test_groups_equal_the_slow_version_in_any_order(seed: int, size: int, eps: float) -> None:
     rng = np.random.default_rng(seed)
     found = embeddings(rng.normal(size=(size, 5)))
-    labels = group_labels(found.names, found.matrix, eps)
+    ids = group_ids(found.names, found.matrix, eps)
     slow = connected(found.matrix.astype(np.float64), eps)
-    assert [{int(k) for k in np.flatnonzero(labels == q)} for q in range(labels.max() + 1)] == slow
+    assert [{int(k) for k in np.flatnonzero(ids == q)} for q in range(ids.max() + 1)] == slow
 
     order = rng.permutation(size)
-    shuffled = group_labels([found.names[i] for i in order], found.matrix[order], eps)
-    together = labels[:, None] == labels[None, :]
+    shuffled = group_ids([found.names[i] for i in order], found.matrix[order], eps)
+    together = ids[:, None] == ids[None, :]
     assert np.array_equal(together[np.ix_(order, order)], shuffled[:, None] == shuffled[None, :])

@@ -1,4 +1,4 @@
-"""Every source under one contract, and what each reads."""
+"""The contract of label sources, and the files they read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from semco.config import LabelsConfig
 from semco.errors import UserError
 from semco.labels import LabelSource, label_source
-from semco.labels.sources import TURN, principal_components, turned
+from semco.labels.sources import ROTATED_COSINE, principal_components, rotated
 from semco.labels.store import VectorStore
 from semco.labels.tables import CUB_FILE, read_rows
 
@@ -58,7 +58,7 @@ def test_contract(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in SOURCES if kind != "matrix.npy"])
-def test_a_class_has_its_vector_in_any_order(kind: str, tmp_path: Path) -> None:
+def test_the_order_of_names_does_not_change_the_vectors(kind: str, tmp_path: Path) -> None:
     source = make(kind, tmp_path)
     forward, backward = source.vectors(NAMES), source.vectors(NAMES[::-1])
     np.testing.assert_array_equal(forward.matrix, backward.matrix[::-1])
@@ -81,28 +81,28 @@ def test_a_mean_of_words_is_the_unit_mean(tmp_path: Path) -> None:
     assert found.source == "store s (7-d, 6 terms)"
 
 
-def test_classes_with_one_term_are_turned_apart(tmp_path: Path) -> None:
+def test_classes_with_the_same_term_get_different_vectors(tmp_path: Path) -> None:
     make("store", tmp_path)
     config = LabelsConfig(source="store", path=tmp_path / "s", aliases={"hound": "dog", "cta": "cat"})
     found = label_source(config).vectors(["dog", "hound", "dogs"])
     cosines = found.matrix @ found.matrix.T
     off = cosines[~np.eye(3, dtype=bool)]
     assert off.max() < 0.9801
-    assert cosines[0, 1] == pytest.approx(TURN, abs=1e-5)
+    assert cosines[0, 1] == pytest.approx(ROTATED_COSINE, abs=1e-5)
     assert len(found.notes) == 3
-    assert found.notes[-1] == "alias 'cta' is of no class."
+    assert found.notes[-1] == "the alias 'cta' belongs to no class."
 
 
-def test_turned_by_the_name_alone() -> None:
+def test_the_rotation_depends_only_on_the_name() -> None:
     vector = VALUES[0].astype(np.float32) / np.linalg.norm(VALUES[0]).astype(np.float32)
-    moved = turned(vector, "dogs")
-    assert moved @ vector == pytest.approx(TURN, abs=1e-6)
+    moved = rotated(vector, "dogs")
+    assert moved @ vector == pytest.approx(ROTATED_COSINE, abs=1e-6)
     assert np.linalg.norm(moved) == pytest.approx(1, abs=1e-6)
-    np.testing.assert_array_equal(moved, turned(vector, "dogs"))
-    assert not np.allclose(moved, turned(vector, "hounds"))
+    np.testing.assert_array_equal(moved, rotated(vector, "dogs"))
+    assert not np.allclose(moved, rotated(vector, "hounds"))
 
 
-def test_principal_components_keep_all_distances_when_nothing_is_cut() -> None:
+def test_all_principal_components_keep_all_distances() -> None:
     scores = principal_components(VALUES, 128)
     assert scores.shape == (5, 4)
     apart = np.linalg.norm(VALUES[:, None] - VALUES[None], axis=2)
@@ -120,7 +120,7 @@ def test_principal_components_against_the_covariance() -> None:
 
 
 def cub(folder: Path, names: bool = True) -> Path:
-    """CUB-200's layout in small: numbers with spaces between, the names a folder up."""
+    """Write files in CUB-200's format: numbers separated by spaces, the names in the parent folder."""
     (folder / "attributes").mkdir()
     path = folder / "attributes" / CUB_FILE
     path.write_text("\n".join(" ".join(f"{v:.9f}" for v in row) for row in RNG.uniform(0, 100, (200, 312))))
@@ -129,7 +129,7 @@ def cub(folder: Path, names: bool = True) -> Path:
     return path
 
 
-def test_cub_as_it_is(tmp_path: Path) -> None:
+def test_cub_files_are_read_without_changes(tmp_path: Path) -> None:
     path = cub(tmp_path)
     config = LabelsConfig(source="attributes", path=path)
     names = [f"{i:03d}.Some_Bird_{i}" for i in range(1, 201)]
@@ -140,7 +140,7 @@ def test_cub_as_it_is(tmp_path: Path) -> None:
     assert found.source.startswith("attributes class_attribute_labels_continuous.txt (312, by PCA 128-d); eps 0.")
 
 
-def test_cub_without_names_goes_by_order(tmp_path: Path) -> None:
+def test_cub_without_names_is_read_in_class_order(tmp_path: Path) -> None:
     config = LabelsConfig(source="attributes", path=cub(tmp_path, names=False))
     assert label_source(config).vectors([f"b{i}" for i in range(200)]).routes[0] == "attributes by order"
     with pytest.raises(UserError, match="200 rows without names, but there are 3 classes"):
@@ -192,7 +192,7 @@ def test_bad_tables(text: str, message: str, tmp_path: Path) -> None:
         label_source(LabelsConfig(source="matrix", path=path)).vectors(["cat", "dog"])
 
 
-def test_equal_rows_are_said(tmp_path: Path) -> None:
+def test_equal_rows_get_a_note(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("cat,1,2\ndog,2,4\ncar,-1,1\ncow,3,6\n")
     found = label_source(LabelsConfig(source="matrix", path=path)).vectors(["dog", "cat", "car", "cow"])
@@ -203,7 +203,7 @@ def test_bad_arrays(tmp_path: Path) -> None:
     path = tmp_path / "m.npy"
     for bad in (np.ones(3), np.ones((2, 2, 2)), np.array([["a"]]), np.ones((0, 3))):
         np.save(path, bad)
-        with pytest.raises(UserError, match="not a matrix"):
+        with pytest.raises(UserError, match="not a matrix of numbers"):
             read_rows(path)
     np.save(path, np.array([[{}]], dtype=object), allow_pickle=True)
     with pytest.raises(UserError, match="not a NumPy array of numbers"):

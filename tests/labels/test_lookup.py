@@ -1,4 +1,4 @@
-"""Each route of the look-up, on a vocabulary small enough to know what each must answer."""
+"""The routes of the look-up, on a small vocabulary with known answers."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from semco.errors import UserError
-from semco.labels.lookup import ROUTES, Lookup, Match, alternatives, spell, spellings
+from semco.labels.lookup import Lookup, Match
+from semco.labels.routes import ROUTES
 from semco.labels.store import VectorStore
 
 TERMS = (
-    # frequency order: a term's place is its rank
+    # in order of frequency: the position of a term is its rank
     "fish aquarium pepper sweet hen great wall china great_wall jack_o'_lantern t_shirt top shirt roller_skate",
     "skate dog cat car cart bear black_bear golden_retriever retriever bird mouse leaf oak tree woman tench goldfish",
     "sealion café annual_crop crane laysan_albatross elephant elephants boeing_737 carpenter_kit class road flight",
@@ -113,7 +114,7 @@ def test_alternatives_of_a_name(store: VectorStore, name: str, term: str, how: s
     assert (match.term, match.how) == (term, how)
 
 
-def test_the_first_alternative_is_not_given_up_for_a_spelling(tmp_path: Path) -> None:
+def test_the_first_alternative_is_preferred_over_an_exact_second_one(tmp_path: Path) -> None:
     """ "tshirt" means the first alternative; "top" would be exact, but of the second."""
     assert found(write_store(tmp_path / "s", "tshirt top"), "T-shirt/top") == ("tshirt", "joined")
 
@@ -124,8 +125,8 @@ def test_every_route_of_the_table_is_tested() -> None:
 
 
 @pytest.mark.parametrize("name", ["dgo", "carr", "kar", "Hund", "xq", "of the", "of", "🐶", "!!!", "---", "boeing 747"])
-def test_no_guess(store: VectorStore, name: str) -> None:
-    """Short words are not corrected, numbers neither, and stop words mean nothing."""
+def test_names_without_a_match(store: VectorStore, name: str) -> None:
+    """Short words and numbers are not corrected, and stop words have no term."""
     assert Lookup(store).find(name) is None
 
 
@@ -138,11 +139,11 @@ def test_a_word_is_not_corrected_into_a_short_one(tmp_path: Path) -> None:
     assert Lookup(write_store(tmp_path / "s", "kate dog")).find("Katze") is None
 
 
-def test_a_correction_is_said(store: VectorStore) -> None:
+def test_a_spelling_correction_gets_a_note(store: VectorStore) -> None:
     _, notes = Lookup(store).find_all(["dog", "elehpant"])
     assert notes == [
-        "class 'elehpant' was read as 'elephant'; if that is wrong, map it by hand with --alias 'elehpant=TERM' of "
-        "'semco labels', --set 'labels.aliases={elehpant: TERM}' of 'semco train'."
+        "class 'elehpant' was read as 'elephant'; if that is wrong, set its term in the field labels.aliases: "
+        "{elehpant: TERM}."
     ]
 
 
@@ -166,25 +167,25 @@ def test_corrections_prefer_the_frequent_term(tmp_path: Path) -> None:
     assert found(write_store(tmp_path / "b", "horst horse"), "horsa")[0] == "horst"
 
 
-def test_an_alias_goes_first(store: VectorStore) -> None:
+def test_an_alias_takes_precedence(store: VectorStore) -> None:
     lookup = Lookup(store, {"dog": "cat", "Roter Milan": "the bird"})
     assert lookup.find("dog") == Match("dog", ("cat",), "alias", "dog")
     assert lookup.find("roter_milan") == Match("roter_milan", ("bird",), "alias", "roter_milan")
     assert lookup.unused_aliases(["dog"]) == ["Roter Milan"]
 
 
-def test_an_alias_to_nothing_is_an_error(store: VectorStore) -> None:
-    with pytest.raises(UserError, match=r"the alias dog=elephnat: 'elephnat' is not .*nearest spellings: elephant"):
+def test_an_alias_to_an_unknown_term_is_an_error(store: VectorStore) -> None:
+    with pytest.raises(UserError, match=r"the alias dog=elephnat: 'elephnat' is not .*similar terms: elephant"):
         Lookup(store, {"dog": "elephnat"}).find("dog")
 
 
-def test_unknown_names_are_told_with_spellings_and_the_way_out(store: VectorStore) -> None:
+def test_the_error_for_unknown_names_lists_similar_terms_and_the_remedy(store: VectorStore) -> None:
     with pytest.raises(UserError) as caught:
         Lookup(store).find_all(["dog", "Elefant", "Schmetterling"])
     text = str(caught.value)
-    assert "'Elefant' is not in the vocabulary (nearest spellings: elephant" in text
-    assert "'Schmetterling' is not in the vocabulary (nothing is spelt like it)" in text
-    assert "--alias 'Elefant=TERM'" in text
+    assert "'Elefant' is not in the vocabulary (similar terms: elephant" in text
+    assert "'Schmetterling' is not in the vocabulary (no term has a similar spelling)" in text
+    assert "labels.aliases: {Elefant: TERM}" in text
     assert "'dog'" not in text
 
 
@@ -212,7 +213,7 @@ def test_a_name_of_a_thousand_letters(store: VectorStore) -> None:
     assert found(store, "blorp " * 200 + "dog") == ("dog", "head noun")
 
 
-def test_classes_that_meet_are_told_apart_by_their_other_words(store: VectorStore) -> None:
+def test_classes_with_the_same_term_are_separated_by_their_other_words(store: VectorStore) -> None:
     matches, notes = Lookup(store).find_all(["oak tree", "sun tree", "tree", "rotten tree"])
     assert [(match.term, match.route) for match in matches] == [
         ("oak+tree", "mean of words"),
@@ -220,42 +221,32 @@ def test_classes_that_meet_are_told_apart_by_their_other_words(store: VectorStor
         ("tree", "exact"),
         ("tree", "head noun"),
     ]
-    assert [match.turned for match in matches] == [False, False, False, True]
+    assert [match.is_shared for match in matches] == [False, False, False, True]
     assert len(notes) == 1
-    assert "class 'rotten tree' means 'tree' like 'tree'" in notes[0]
+    assert "class 'rotten tree' has the same term 'tree' as 'tree'" in notes[0]
 
 
-def test_parts_that_meet_are_told_apart(store: VectorStore) -> None:
+def test_alternatives_with_the_same_term_are_separated(store: VectorStore) -> None:
     matches, notes = Lookup(store).find_all(["crane (bird)", "crane (machine)"])
     assert [match.term for match in matches] == ["crane+bird", "crane+machine"]
     assert notes == []
 
 
-def test_classes_that_mean_the_same_are_turned_apart_and_said(store: VectorStore) -> None:
+def test_classes_with_the_same_meaning_are_marked_as_shared(store: VectorStore) -> None:
     matches, notes = Lookup(store).find_all(["dog", "dogs", "cat"])
-    assert [match.turned for match in matches] == [False, True, False]
+    assert [match.is_shared for match in matches] == [False, True, False]
     assert matches[1].how == "lemma, shared"
-    assert "--alias 'dogs=TERM'" in notes[0]
+    assert "labels.aliases: {dogs: TERM}" in notes[0]
 
 
-def test_who_is_turned_does_not_depend_on_the_order(store: VectorStore) -> None:
+def test_the_order_of_names_does_not_change_the_matches(store: VectorStore) -> None:
     names = ["dog", "dogs", "the dog", "oak tree", "sun tree", "tree"]
     forward, _ = Lookup(store).find_all(names)
     backward, _ = Lookup(store).find_all(names[::-1])
     assert forward == backward[::-1]
 
 
-def test_keys() -> None:
-    assert spell("The  Hen-of the_Woods!") == "the_hen_of_woods"
-    assert spell("Vitamin A") == "vitamin_a"
-    assert spell("") == spell("🐶") == ""
-    assert spellings("T-shirt/top") == ("t_shirt_top", "t_shirt/top")
-    assert alternatives("T-shirt/top") == ("T-shirt", "top")
-    assert alternatives("plain name") == ("plain name",)
-    assert alternatives("///") == ("///",)
-
-
-def test_half_of_a_foreign_name_is_no_misspelling(store: VectorStore) -> None:
-    """``entle`` means nothing, so ``retriver`` is not taken for a retriever either."""
+def test_half_of_an_unknown_name_is_not_corrected(store: VectorStore) -> None:
+    """``entle`` is unknown, so ``retriver`` is not corrected to ``retriever`` either."""
     assert Lookup(store).find("EntleRetriver") is None
     assert Lookup(store).find("entle retriver") is None

@@ -8,12 +8,21 @@ import pytest
 
 from semco.errors import UserError
 from semco.labels.embeddings import LabelEmbeddings
-from semco.labels.score import NAMES, PAPER_GROUPS, SUPERCLASSES, agreement, pair_f1, pairs_of, precision, score
+from semco.labels.score import (
+    NAMES,
+    PAPER_GROUPS,
+    SUPERCLASSES,
+    average_precision,
+    pair_f1,
+    pairs_of,
+    rank_correlation,
+    score,
+)
 from semco.labels.sources import store_source
 
 
 class Grouped:
-    """A source that puts the given groups on one axis each, and every other class on its own."""
+    """A source with one axis per group, and one for every other class."""
 
     def __init__(self, groups: Sequence[Sequence[str]]) -> None:
         self.groups = groups
@@ -55,23 +64,23 @@ def test_f1_of_pairs() -> None:
     assert pair_f1(set(), set()) == 1.0
 
 
-def test_agreement_is_a_rank_correlation_over_pairs() -> None:
+def test_rank_correlation_over_pairs() -> None:
     cosines = np.array([[1.0, 0.9, 0.2], [0.9, 1.0, 0.5], [0.2, 0.5, 1.0]], dtype=np.float32)
-    assert agreement(cosines, cosines.astype(np.float64) ** 3) == pytest.approx(1.0)
-    assert agreement(cosines, -cosines.astype(np.float64)) == pytest.approx(-1.0)
+    assert rank_correlation(cosines, cosines.astype(np.float64) ** 3) == pytest.approx(1.0)
+    assert rank_correlation(cosines, -cosines.astype(np.float64)) == pytest.approx(-1.0)
     looks = np.array([[0, 2, 3], [2, 0, 1], [3, 1, 0]], dtype=np.float64)  # ranks 3 1 2 against 2 3 1
-    assert agreement(cosines, looks) == pytest.approx(1 - 6 * (1 + 1 + 4) / (3 * 8))
+    assert rank_correlation(cosines, looks) == pytest.approx(1 - 6 * (1 + 1 + 4) / (3 * 8))
 
 
-def test_precision_counts_how_early_the_look_alikes_come() -> None:
+def test_average_precision_by_hand() -> None:
     """Pairs in the order of their cosines: 01 wanted, 12 not, 02 wanted: (1/1 + 2/3) / 2."""
     cosines = np.array([[1.0, 0.9, 0.2], [0.9, 1.0, 0.5], [0.2, 0.5, 1.0]], dtype=np.float32)
     looks = np.array([[9, 2, 3], [2, 9, 1], [3, 1, 9]], dtype=np.float64)
-    assert precision(cosines, looks, 2) == pytest.approx((1 + 2 / 3) / 2)
+    assert average_precision(cosines, looks, 2) == pytest.approx((1 + 2 / 3) / 2)
 
 
 def test_the_bundled_store_groups_what_looks_alike() -> None:
-    """What docs/labels.md says of the store that comes with the package."""
+    """The numbers of the bundled store in docs/labels.md."""
     found = score(store_source(None))
     assert found.f1 >= 0.6
     assert found.pairs >= 15

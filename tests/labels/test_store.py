@@ -58,7 +58,7 @@ def test_nearest_equals_a_full_sort(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert len(VectorStore.open(tmp_path / "s").nearest(rows[3], n=100)) == 40
 
 
-def test_equal_neighbours_come_by_frequency(tmp_path: Path) -> None:
+def test_equal_neighbours_are_ordered_by_frequency(tmp_path: Path) -> None:
     VectorStore.write(tmp_path / "s", ["a", "b", "c"], np.ones((3, 2), np.float32), [2, 0, 1], {})
     assert [term for term, _ in VectorStore.open(tmp_path / "s").nearest(np.ones(2))] == ["b", "c", "a"]
 
@@ -103,14 +103,14 @@ def test_a_missing_file_is_named(folder: Path) -> None:
         VectorStore.open(folder)
 
 
-def test_what_is_not_a_store_is_refused(tmp_path: Path, folder: Path) -> None:
+def test_other_folders_are_refused(tmp_path: Path, folder: Path) -> None:
     with pytest.raises(UserError, match="is not a vector store"):
         VectorStore.open(tmp_path)
     header = json.loads((folder / "header.json").read_text())
     for text, message in (
         (json.dumps({**header, "version": 99}), "version 99, not 1"),
         (json.dumps({**header, "size": 5}), "do not have the sizes"),
-        (json.dumps({**header, "size": "6"}), "lacks its sizes"),
+        (json.dumps({**header, "size": "6"}), "lacks the sizes"),
         (json.dumps([1]), "version None"),
         ("{", "not valid JSON"),
     ):
@@ -119,7 +119,7 @@ def test_what_is_not_a_store_is_refused(tmp_path: Path, folder: Path) -> None:
             VectorStore.open(folder)
 
 
-def test_bytes_that_are_no_array_are_refused(folder: Path) -> None:
+def test_damaged_arrays_are_refused(folder: Path) -> None:
     path = folder / "vectors.npy"
     path.write_bytes(b"\0" * path.stat().st_size)
     with pytest.raises(UserError, match="damaged"):

@@ -1,7 +1,7 @@
-"""How fast and how lean the label pipeline is: reading against gensim, opening a large store, a full-size build.
+"""Time and memory of the label pipeline: reading compared with gensim, opening a large store, a full-size build.
 
-The full-size build runs on made-up files with the official sizes: GloVe 2.2 M x 300, word2vec 3 M x 300 and 34 M
-assertions of which 3 M are kept.
+The full-size build uses synthetic files of the official sizes: GloVe 2.2 M x 300, word2vec 3 M x 300 and 34 M
+assertions, of which 3 M are kept.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from typing import Any
 import numpy as np
 
 from semco.errors import UserError
-from semco.labels.readers.glove import read_glove
+from semco.labels.build.readers.glove import read_glove
 from semco.labels.store import VectorStore
 
 GLOVE_WORDS, WORD2VEC_WORDS, DIM = 2_200_000, 3_000_000, 300
 ASSERTIONS, KEPT, GRAPH_TERMS = 34_000_000, 3_000_000, 1_000_000
 MAX_WORDS = 500_000
-_ROWS = 1000  # different rows in a made-up file: numbers repeat, words do not
+_ROWS = 1000  # different rows in a synthetic file: the numbers repeat, the words do not
 
 
 def bench_labels(full: bool = False, scale: float = 1.0) -> dict[str, Any]:
-    """All measurements; ``full`` adds the build at ``scale`` times the official sizes."""
+    """Run all measurements; ``full`` adds a build with ``scale`` times the official sizes."""
     with tempfile.TemporaryDirectory() as folder:
-        results = {"reader": reader(Path(folder)), "store": large_store(Path(folder))}
+        results = {"reader": time_reader(Path(folder)), "store": time_large_store(Path(folder))}
         if full:
-            results["build"] = full_build(Path(folder), scale)
+            results["build"] = time_full_build(Path(folder), scale)
     return results
 
 
-def reader(folder: Path, words: int = 20_000, repeats: int = 3) -> dict[str, float]:
-    """Seconds to read the same GloVe text, best of ``repeats``, in turns: ours, then gensim's."""
+def time_reader(folder: Path, words: int = 20_000, repeats: int = 3) -> dict[str, float]:
+    """Measure the seconds to read the same GloVe text with SemCo and with gensim in turns, best of ``repeats``."""
     try:
         from gensim.models import KeyedVectors
     except ImportError:
@@ -51,8 +51,8 @@ def reader(folder: Path, words: int = 20_000, repeats: int = 3) -> dict[str, flo
     return {"semco_s": min(ours), "gensim_s": min(theirs), "times_faster": min(theirs) / min(ours)}
 
 
-def large_store(folder: Path, size: int = 1_000_000, names: int = 1000) -> dict[str, float]:
-    """Milliseconds to open a store of ``size`` x 128, and seconds to look ``names`` names up in it."""
+def time_large_store(folder: Path, size: int = 1_000_000, names: int = 1000) -> dict[str, float]:
+    """Measure the milliseconds to open a store of ``size`` x 128, and the seconds to look ``names`` names up in it."""
     from semco.labels.lookup import Lookup
 
     rng = np.random.default_rng(0)
@@ -63,13 +63,13 @@ def large_store(folder: Path, size: int = 1_000_000, names: int = 1000) -> dict[
     store = VectorStore.open(folder / "store")
     wanted = [f"Term {i:x}" for i in rng.choice(size, names, replace=False)]
     matches: list[Any] = []
-    looked_up = min(_seconds(lambda: matches.extend(Lookup(store).find_all(wanted)[0])) for _ in range(3))
+    lookup_seconds = min(_seconds(lambda: matches.extend(Lookup(store).find_all(wanted)[0])) for _ in range(3))
     vectors = _seconds(lambda: store.vectors([match.terms[0] for match in matches[:names]]))
-    return {"terms": size, "open_ms": 1000 * opened, "lookup_s": looked_up, "vectors_s": vectors}
+    return {"terms": size, "open_ms": 1000 * opened, "lookup_s": lookup_seconds, "vectors_s": vectors}
 
 
-def full_build(folder: Path, scale: float = 1.0) -> dict[str, Any]:
-    """Seconds of each stage and peak memory of a build in a process of its own."""
+def time_full_build(folder: Path, scale: float = 1.0) -> dict[str, Any]:
+    """Measure the seconds of each stage and the peak memory of a build in a separate process."""
     make_glove(folder / "glove.txt", int(GLOVE_WORDS * scale))
     make_word2vec(folder / "word2vec.bin", int(WORD2VEC_WORDS * scale))
     make_conceptnet(folder / "graph.csv", scale)
@@ -84,13 +84,13 @@ def full_build(folder: Path, scale: float = 1.0) -> dict[str, Any]:
 _BUILD = """
 import json, resource, sys, time
 from pathlib import Path
-from semco.labels.build import build
-folder, most = Path(sys.argv[1]), int(sys.argv[2])
-begun, stages, order = time.perf_counter(), {}, []
+from semco.labels.build import build_store
+folder, max_words = Path(sys.argv[1]), int(sys.argv[2])
+begun, stages = time.perf_counter(), {}
 def report(stage, done, total):
     stages.setdefault(stage, [time.perf_counter(), 0])[1] = time.perf_counter()
 files = (folder / "glove.txt", folder / "word2vec.bin", folder / "graph.csv")
-store = build(*files, folder / "built", max_words=most, report=report)
+store = build_store(*files, folder / "built", max_words=max_words, report=report)
 total, starts = time.perf_counter() - begun, sorted((t[0], s) for s, t in stages.items())
 ends = [start for start, _ in starts[1:]] + [begun + total]
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
@@ -102,14 +102,14 @@ print(json.dumps({
 
 
 def make_glove(path: Path, words: int) -> None:
-    """A GloVe text file with random numbers of five digits."""
+    """Write a GloVe text file with random numbers of five digits."""
     rows = np.random.default_rng(0).normal(scale=0.4, size=(_ROWS, DIM))
     tails = [" " + " ".join(f"{x:.5g}" for x in row) + "\n" for row in rows]
     _write(path, (f"word{i:x}{tails[i % _ROWS]}".encode() for i in range(words)))
 
 
 def make_word2vec(path: Path, words: int) -> None:
-    """A word2vec binary file; every third word is GloVe's too."""
+    """Write a word2vec binary file; every third word also occurs in the GloVe file."""
     rows = np.random.default_rng(1).normal(scale=0.1, size=(_ROWS, DIM)).astype("<f4")
     tails = [b" " + row.tobytes() for row in rows]
     lines = (f"{'word' if i % 3 == 0 else 'news'}{i // 3:x}".encode() + tails[i % _ROWS] for i in range(words))
@@ -117,7 +117,7 @@ def make_word2vec(path: Path, words: int) -> None:
 
 
 def make_conceptnet(path: Path, scale: float) -> None:
-    """Assertions of which every eleventh or so is English and of a wanted relation."""
+    """Write assertions; about every eleventh is English and of a relation that is kept."""
     total, every = int(ASSERTIONS * scale), ASSERTIONS // KEPT
     terms = max(2, int(GRAPH_TERMS * scale))
     ends = np.random.default_rng(2).integers(0, terms, size=(total // every + 1, 2)).tolist()

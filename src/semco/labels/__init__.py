@@ -1,4 +1,4 @@
-"""What class names mean: vectors for them, and groups of classes that are alike."""
+"""Label vectors of class names, and groups of classes whose label vectors are close."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ __all__ = ["Groups", "LabelEmbeddings", "LabelSource", "group", "label_source"]
 
 
 def label_source(config: LabelsConfig) -> LabelSource:
-    """The source a configuration names. Only what it needs is imported: a text encoder alone brings torch."""
+    """Return the source of label vectors that a configuration names.
+
+    Only the modules that this source needs are imported; only the text encoder needs torch.
+    """
     if config.source == "encoder":
         from semco.labels.encoder import EncoderSource
 
         if config.encoder is None:
-            raise UserError("labels.source = 'encoder' needs labels.encoder, a folder or hub name.")
+            raise UserError("labels.source = 'encoder' needs labels.encoder, the folder or hub name of a text encoder.")
         return EncoderSource(config.encoder, config.prompts)
     from semco.labels.sources import AttributeSource, MatrixSource, store_source
 
@@ -31,5 +34,5 @@ def label_source(config: LabelsConfig) -> LabelSource:
 
 def _path(config: LabelsConfig) -> Path:
     if config.path is None:
-        raise UserError(f"labels.source = {config.source!r} needs labels.path, the file or folder it lies in.")
+        raise UserError(f"labels.source = {config.source!r} needs labels.path, its file or folder.")
     return config.path

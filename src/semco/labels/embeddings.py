@@ -1,4 +1,4 @@
-"""The contract of a label source: class names in, one vector a class out.
+"""The contract of a label source: class names in, one label vector per class out.
 
 Shapes: K classes, d embedding size.
 """
@@ -13,33 +13,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 Matrix = NDArray[np.float32]
-# Vectors of length 1 that are nearer than this are the same.
+# Two unit vectors with a smaller Euclidean distance count as equal.
 SAME = 1e-4
 
 
 @dataclass(frozen=True)
 class LabelEmbeddings:
-    """Vectors of K class names, and how each name was found."""
+    """Label vectors of K class names, and how each name was found."""
 
     names: tuple[str, ...]
     matrix: Matrix  # (K, d) float32, L2-normalised rows: M of the paper
     terms: tuple[str, ...]  # the vocabulary term each name was matched to
-    routes: tuple[str, ...]  # how: "exact", "alias", "lemma", ... (labels/lookup.py)
-    source: str  # one line for people: "bundled store (128-d, 38,000 terms)"
-    default_eps: float  # cosines of each source live on their own scale, and so does eps
-    notes: tuple[str, ...] = ()  # what a person should know: classes that met in one term, aliases of no class
+    routes: tuple[str, ...]  # how it was matched: "exact", "alias", "lemma", ... (labels/routes.py)
+    source: str  # one line of text: "bundled store (128-d, 80,000 terms)"
+    default_eps: float  # the scale of cosines differs between sources, so each has its own eps
+    notes: tuple[str, ...] = ()  # for the user: classes that share a term, unused aliases, ...
 
 
 def centred(matrix: Matrix, centre: NDArray[np.floating]) -> Matrix:
-    """Rows (K, d) as seen from a centre (d,), L2-normalised; a row that lies in the centre stays as it is.
+    """Return rows (K, d) minus a centre (d,), L2-normalised; a row equal to the centre is not changed.
 
-    Names of one field (clothes, birds) all point the same way; what tells them apart is what is left without it.
+    The names of one domain (clothes, birds) share a direction; centring removes it and keeps what separates them.
     """
-    apart = matrix - centre
-    length = np.linalg.norm(apart, axis=1, keepdims=True)
-    seen: Matrix = np.where(length > SAME, apart / np.maximum(length, SAME), matrix).astype(np.float32)
-    return seen
+    offsets = matrix - centre
+    lengths = np.linalg.norm(offsets, axis=1, keepdims=True)
+    result: Matrix = np.where(lengths > SAME, offsets / np.maximum(lengths, SAME), matrix).astype(np.float32)
+    return result
 
 
 class LabelSource(Protocol):
+    """Anything that gives class names their label vectors."""
+
     def vectors(self, names: Sequence[str]) -> LabelEmbeddings: ...

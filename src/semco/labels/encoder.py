@@ -1,9 +1,9 @@
-"""Class vectors from a text encoder of the `transformers` library (the ``hf`` extra).
+"""Label vectors from a text encoder of the `transformers` library (the ``hf`` extra).
 
-Each name is put into each prompt; the last hidden states are averaged over the attention mask, and over the
-prompts. Encoders put all text into a narrow cone, so the mean of a hundred known names (CIFAR-100's) is
-taken off, and the default eps is the one at which as many pairs of these names are neighbours as in the
-paper's groups: a scale that depends on the encoder and the prompts, not on the classes.
+Each class name is put into each prompt; the last hidden states are averaged over the tokens, then over the prompts. The
+embeddings of a text encoder lie in a narrow cone, so the mean embedding of CIFAR-100's class names is subtracted. The
+default eps is the one at which the share of neighbouring pairs among these names is the same as in the paper's groups;
+it depends on the encoder and the prompts, but not on the classes.
 
 Shapes: K classes, P prompts, T tokens, d embedding size.
 """
@@ -22,19 +22,19 @@ from semco.data.class_names import CIFAR100
 from semco.errors import UserError
 from semco.labels.embeddings import LabelEmbeddings
 from semco.labels.lookup import check_names
-from semco.labels.sources import twins, unit
+from semco.labels.sources import duplicate_notes, unit_vectors
 from semco.labels.store import unit_rows
 from semco.labels.tune import eps_for_share
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-BATCH = 64
+BATCH = 64  # texts encoded at once
 
 
 @dataclass(frozen=True)
 class EncoderSource:
-    """A local folder or hub name of an encoder, and the sentences names are put into."""
+    """Label vectors from a text encoder: its local folder or hub name, and the prompts for class names."""
 
     model: str
     prompts: tuple[str, ...] = ("a photo of a {}.",)
@@ -42,49 +42,50 @@ class EncoderSource:
     def __post_init__(self) -> None:
         bad = [prompt for prompt in self.prompts if "{}" not in prompt]
         if bad or not self.prompts:
-            raise UserError(f"prompt {''.join(bad[:1])!r} has no place for the name; write {{}} where it goes.")
+            raise UserError(f"prompt {''.join(bad[:1])!r} has no place for the class name; write {{}} in its place.")
 
     def vectors(self, names: Sequence[str]) -> LabelEmbeddings:
+        """Return the label vectors of the names."""
         check_names(names)
         encode = TextEncoder(self.model)
-        reference = self._raw(encode, CIFAR100)
+        reference = self._embed(encode, CIFAR100)
         centre = reference.mean(axis=0, keepdims=True)
         eps = eps_for_share(unit_rows(reference - centre))
-        matrix = unit(self._raw(encode, names) - centre, names, self.model)
+        matrix = unit_vectors(self._embed(encode, names) - centre, names, self.model)
         return LabelEmbeddings(
             names=tuple(names),
             matrix=matrix,
-            terms=tuple(map(readable, names)),
+            terms=tuple(map(readable_name, names)),
             routes=("text encoder",) * len(names),
             source=f"text encoder {self.model} ({matrix.shape[1]}-d); eps {eps:.3f}"
-            " for the paper's share of neighbours among CIFAR-100's names",
+            " gives the paper's share of neighbouring pairs among CIFAR-100's names",
             default_eps=eps,
-            notes=twins(names, matrix),
+            notes=duplicate_notes(names, matrix),
         )
 
-    def _raw(self, encode: TextEncoder, names: Sequence[str]) -> NDArray[np.float32]:
-        """(K, d) mean over the prompts of unit vectors."""
-        texts = [prompt.replace("{}", readable(name)) for name in names for prompt in self.prompts]
+    def _embed(self, encode: TextEncoder, names: Sequence[str]) -> NDArray[np.float32]:
+        """Return the mean (K, d) of each name's unit vectors over the prompts."""
+        texts = [prompt.replace("{}", readable_name(name)) for name in names for prompt in self.prompts]
         vectors = unit_rows(encode(texts))  # (K * P, d)
         mean: NDArray[np.float32] = vectors.reshape(len(names), len(self.prompts), -1).mean(axis=1)
         return mean
 
 
-def readable(name: str) -> str:
-    """A class name as a person would write it: ``001.Laysan_Albatross`` -> ``Laysan Albatross``."""
+def readable_name(name: str) -> str:
+    """Return a class name as plain text: ``001.Laysan_Albatross`` -> ``Laysan Albatross``."""
     words = re.sub(r"^(n\d{8}|\d+)[\s._-]+(?=\D)", "", name).replace("_", " ")
     return " ".join(words.split()) or name
 
 
 class TextEncoder:
-    """Texts in, mean-pooled hidden states out."""
+    """Turns texts into mean-pooled hidden states."""
 
     def __init__(self, model: str) -> None:
         try:
             from transformers import AutoModel, AutoTokenizer
         except ImportError:
             raise UserError("a text encoder needs the hf extra: pip install 'semco[hf]'.") from None
-        try:  # only safetensors: nothing is unpickled
+        try:  # safetensors only, so that nothing is unpickled
             self._tokenizer: Any = AutoTokenizer.from_pretrained(model)
             self._model = _text_part(AutoModel.from_pretrained(model, use_safetensors=True)).eval()
         except (OSError, ValueError) as error:
@@ -97,7 +98,7 @@ class TextEncoder:
             self._tokenizer.pad_token = self._tokenizer.eos_token
 
     def __call__(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """(len(texts), d)"""
+        """Return the embeddings (N, d) of N texts."""
         import torch
 
         with torch.inference_mode():
@@ -106,7 +107,7 @@ class TextEncoder:
         return pooled
 
     def _pooled(self, texts: list[str]) -> Tensor:
-        """(N, d) mean over the tokens that are there."""
+        """Return the mean (N, d) over the tokens that are not padding."""
         tokens = self._tokenizer(texts, padding=True, truncation=True, return_tensors="pt")
         hidden: Tensor = self._model(**tokens).last_hidden_state  # (N, T, d)
         mask = tokens["attention_mask"].unsqueeze(-1).to(hidden.dtype)  # (N, T, 1)
@@ -115,7 +116,7 @@ class TextEncoder:
 
 
 def _text_part(model: Any) -> Any:
-    """The encoder of an encoder-decoder, the text tower of an image-text model, else the model."""
+    """Return the encoder of an encoder-decoder, the text tower of an image-text model, or else the model."""
     if getattr(model.config, "is_encoder_decoder", False):
         return model.get_encoder()
     return getattr(model, "text_model", model)

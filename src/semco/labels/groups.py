@@ -1,4 +1,4 @@
-"""Label groups: classes whose vectors are neighbours (the paper, section 3.2: DBSCAN on cosine distance).
+"""Groups of classes whose label vectors are close (section 3.2 of the paper: DBSCAN with cosine distance).
 
 Shapes: K classes, d embedding size, Q groups.
 """
@@ -6,7 +6,7 @@ Shapes: K classes, d embedding size, Q groups.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -15,22 +15,22 @@ from numpy.typing import NDArray
 from semco.errors import UserError
 from semco.labels.embeddings import LabelEmbeddings, Matrix
 
-SWALLOWED = 0.5  # a group with more than this part of the classes is warned of
-SEVERAL = 6  # of fewer classes most may well be look-alikes
+LARGE_SHARE = 0.5  # a group with a larger share of the classes gets a note
+FEW_CLASSES = 6  # with fewer classes, most of them may well be look-alikes
 
 
 @dataclass(frozen=True)
 class Groups:
-    """Which classes are alike."""
+    """The group of each class."""
 
     names: tuple[str, ...]
-    labels: NDArray[np.int64]  # (K,) group of each class, 0..Q-1 in order of first appearance
+    labels: NDArray[np.int64]  # (K,) group id of each class, 0..Q-1 in the order of first appearance
     eps: float
-    notes: tuple[str, ...] = ()  # what a person should know before training with them
+    notes: tuple[str, ...] = ()  # for the user: a group that is too large
 
     @property
     def members(self) -> tuple[tuple[str, ...], ...]:
-        """The names of each group."""
+        """The class names of each group."""
         lists: list[list[str]] = [[] for _ in range(self.count)]
         for name, label in zip(self.names, self.labels.tolist(), strict=True):
             lists[label].append(name)
@@ -38,25 +38,29 @@ class Groups:
 
     @property
     def count(self) -> int:
+        """The number of groups Q."""
         return int(self.labels.max()) + 1
 
     @property
     def largest(self) -> int:
+        """The number of classes in the largest group."""
         return int(np.bincount(self.labels).max())
 
 
 def group(embeddings: LabelEmbeddings, eps: float | Literal["auto"] = "auto") -> Groups:
-    """Groups of the classes at ``eps``; "auto" is the source's own default, 0 leaves every class alone."""
+    """Return the groups at ``eps``: "auto" is the default of the label source, 0 makes every class its own group."""
     radius = embeddings.default_eps if eps == "auto" else float(eps)
-    labels = group_labels(embeddings.names, embeddings.matrix, radius)
-    groups = Groups(embeddings.names, labels, radius)
-    return Groups(embeddings.names, labels, radius, _notes(groups))
+    groups = Groups(embeddings.names, group_ids(embeddings.names, embeddings.matrix, radius), radius)
+    return replace(groups, notes=_notes(groups))
 
 
-def group_labels(names: Sequence[str], matrix: Matrix, eps: float) -> NDArray[np.int64]:
-    """(K,) group numbers; rows are clustered in the order of their names: any order gives the same groups."""
+def group_ids(names: Sequence[str], matrix: Matrix, eps: float) -> NDArray[np.int64]:
+    """Return the group id of each class (K,).
+
+    Rows are clustered in the alphabetical order of their names, so that any order of the classes gives the same groups.
+    """
     if not 0 <= eps <= 2:
-        raise UserError(f"eps = {eps:g} is not a cosine distance; take one between 0 (no groups) and 2.")
+        raise UserError(f"eps = {eps:g} is not a cosine distance; choose a value between 0 (no groups) and 2.")
     if eps == 0:
         return np.arange(len(names), dtype=np.int64)
     from sklearn.cluster import DBSCAN
@@ -67,16 +71,16 @@ def group_labels(names: Sequence[str], matrix: Matrix, eps: float) -> NDArray[np
     found[order] = DBSCAN(eps=eps, min_samples=1, metric="cosine").fit(rows).labels_
     _, first, numbers = np.unique(found, return_index=True, return_inverse=True)
     by_appearance = np.argsort(np.argsort(first))
-    labels: NDArray[np.int64] = by_appearance[numbers].astype(np.int64)
-    return labels
+    ids: NDArray[np.int64] = by_appearance[numbers].astype(np.int64)
+    return ids
 
 
 def _notes(groups: Groups) -> tuple[str, ...]:
     total = len(groups.names)
-    if total < 3 or groups.largest <= SWALLOWED * total or (groups.count > 1 and total < SEVERAL):
+    if total < 3 or groups.largest <= LARGE_SHARE * total or (groups.count > 1 and total < FEW_CLASSES):
         return ()
     size = "all" if groups.count == 1 else f"{groups.largest} of the"
     return (
-        f"eps = {groups.eps:g} puts {size} {total} classes into one group, so a pseudo-label says little;"
-        " `semco labels tune` shows what a smaller eps gives.",
+        f"eps = {groups.eps:g} puts {size} {total} classes into one group, so a group carries little"
+        " information; choose a smaller eps (`semco labels tune` compares them).",
     )

@@ -1,8 +1,8 @@
-"""How good are label vectors? Four measures on the 100 names of CIFAR-100.
+"""Measure the quality of label vectors on the 100 class names of CIFAR-100.
 
-(a) agreement with the paper's table of groups, (b) whether grouped classes belong to one superclass, (c) whether
-names that are near belong to classes that look alike to a trained network, over all pairs, and (d) over the pairs that
-matter to grouping: do the most alike come first?
+Four measures: (a) agreement with the paper's table of groups, (b) the share of grouped pairs within one superclass, (c)
+the rank correlation of cosines with the visual similarity of classes over all pairs, and (d) the average precision at
+finding the pairs that look most alike, which are the ones that matter for grouping.
 
 Shapes: K = 100 classes, P = K (K - 1) / 2 pairs of classes.
 """
@@ -35,7 +35,7 @@ PAPER_GROUPS = (
     ("oak_tree", "pine_tree"),
 )
 
-# Krizhevsky 2009: twenty superclasses of five.
+# Krizhevsky 2009: 20 superclasses of 5 classes.
 SUPERCLASSES = {
     "aquatic_mammals": "beaver dolphin otter seal whale",
     "fish": "aquarium_fish flatfish ray shark trout",
@@ -60,63 +60,66 @@ SUPERCLASSES = {
 }
 NAMES = tuple(sorted(name for members in SUPERCLASSES.values() for name in members.split()))
 
-MOST_ALIKE = 100  # pairs of the 4,950
+MOST_ALIKE = 100  # of the 4,950 pairs
 
 
 @dataclass(frozen=True)
 class Score:
-    """The measures, and what they were taken on."""
+    """The four measures of a label source."""
 
     eps: float
-    f1: float  # (a) of the pairs grouped together, against the paper's
-    pairs: int  # pairs grouped together
-    inside: float  # (b) the share of them inside one superclass; 1 where there are none
-    looks: float | None  # (c) Spearman correlation over all P pairs; None without a file of looks
-    alike: float | None  # (d) average precision at finding the pairs that look most alike; None likewise
-    groups: tuple[tuple[str, ...], ...]  # those of more than one class
+    f1: float  # (a) of the grouped pairs, compared with the paper's
+    pairs: int  # number of grouped pairs
+    inside: float  # (b) the share of grouped pairs within one superclass; 1 if there are none
+    looks: float | None  # (c) Spearman correlation over all P pairs; None without visual similarities
+    alike: float | None  # (d) average precision at finding the most similar pairs; None without visual similarities
+    groups: tuple[tuple[str, ...], ...]  # groups of more than one class
 
 
 def score(source: LabelSource, eps: float | Literal["auto"] = "auto", looks: Path | None = None) -> Score:
-    """Measure a source of vectors; ``looks`` is a (100, 100) .npy made by ``scripts/train_looks.py``."""
+    """Return the measures of a label source.
+
+    ``looks`` is a file of visual similarities (100, 100) written by ``scripts/train_looks.py``.
+    """
     similarity = None if looks is None else read_looks(looks)
     embeddings = source.vectors(NAMES)
     groups = group(embeddings, eps)
     members = tuple(names for names in groups.members if len(names) > 1)
-    found, wanted = pairs_of(members), pairs_of(PAPER_GROUPS)
+    found, expected = pairs_of(members), pairs_of(PAPER_GROUPS)
     related = pairs_of(line.split() for line in SUPERCLASSES.values())
     cosines = embeddings.matrix @ embeddings.matrix.T
     return Score(
         eps=groups.eps,
-        f1=pair_f1(found, wanted),
+        f1=pair_f1(found, expected),
         pairs=len(found),
         inside=len(found & related) / len(found) if found else 1.0,
-        looks=None if similarity is None else agreement(cosines, similarity),
-        alike=None if similarity is None else precision(cosines, similarity, MOST_ALIKE),
+        looks=None if similarity is None else rank_correlation(cosines, similarity),
+        alike=None if similarity is None else average_precision(cosines, similarity, MOST_ALIKE),
         groups=members,
     )
 
 
 def pairs_of(groups: Iterable[Sequence[str]]) -> set[Pair]:
-    """All pairs of names that share a group."""
+    """Return all pairs of names within a group."""
     return {frozenset(pair) for members in groups for pair in combinations(members, 2)}
 
 
-def pair_f1(found: set[Pair], wanted: set[Pair]) -> float:
-    """Harmonic mean of precision and recall over pairs."""
-    total = len(found) + len(wanted)
-    return 2 * len(found & wanted) / total if total else 1.0
+def pair_f1(found: set[Pair], expected: set[Pair]) -> float:
+    """Return the F1 score of the found pairs."""
+    total = len(found) + len(expected)
+    return 2 * len(found & expected) / total if total else 1.0
 
 
-def agreement(cosines: NDArray[np.float32], looks: NDArray[np.float64]) -> float:
-    """Spearman correlation of two (K, K) similarities over the P pairs of different classes."""
+def rank_correlation(cosines: NDArray[np.float32], looks: NDArray[np.float64]) -> float:
+    """Return the Spearman correlation of two similarities (K, K) over the P pairs of different classes."""
     from scipy.stats import spearmanr
 
     upper = np.triu_indices(len(cosines), 1)
     return float(spearmanr(cosines[upper], looks[upper]).statistic)
 
 
-def precision(cosines: NDArray[np.float32], looks: NDArray[np.float64], count: int) -> float:
-    """Average precision of the cosines (K, K) at ranking the ``count`` pairs of the highest ``looks`` (K, K) first."""
+def average_precision(cosines: NDArray[np.float32], looks: NDArray[np.float64], count: int) -> float:
+    """Return the average precision of cosines (K, K) at ranking the ``count`` pairs of the highest ``looks`` first."""
     from sklearn.metrics import average_precision_score
 
     upper = np.triu_indices(len(cosines), 1)
@@ -125,11 +128,14 @@ def precision(cosines: NDArray[np.float32], looks: NDArray[np.float64], count: i
 
 
 def read_looks(path: Path) -> NDArray[np.float64]:
-    """A (100, 100) similarity of how classes look, in the alphabetical order of their names."""
+    """Read the visual similarity (100, 100) of CIFAR-100's classes, in the alphabetical order of their names."""
     try:
         looks: NDArray[np.float64] = np.load(path, allow_pickle=False).astype(np.float64)
     except (OSError, ValueError, EOFError, AttributeError) as error:
         raise UserError(f"{path} cannot be read as .npy ({error}); make it with scripts/train_looks.py.") from None
     if looks.shape != (len(NAMES), len(NAMES)) or not np.isfinite(looks).all():
-        raise UserError(f"{path} is {looks.shape}, not a finite {len(NAMES)} x {len(NAMES)} matrix of CIFAR-100.")
+        raise UserError(
+            f"{path} is {looks.shape}, not a finite {len(NAMES)} x {len(NAMES)} matrix; make it with"
+            " scripts/train_looks.py."
+        )
     return looks

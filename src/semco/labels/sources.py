@@ -1,8 +1,8 @@
-"""Where class vectors come from: a vector store, class attributes, or a matrix of the user's own.
+"""Label sources: a vector store, class attributes, or a matrix of the user.
 
-Each is a `LabelSource`. Cosines of each live on their own scale, so each gives its own default eps: a store
-brings the one it was made with; for attributes and matrices it is the eps at which as many pairs of classes
-are neighbours as in the paper's groups of CIFAR-100 (`tune.eps_for_share`).
+The scale of cosines differs between sources, so each source has its own default eps. A store has the one it was built
+with; for attributes and matrices it is the eps at which the share of neighbouring class pairs is the same as in the
+paper's groups of CIFAR-100 (`tune.eps_for_share`).
 
 Shapes: K classes, d embedding size, R rows of a file, a columns of it.
 """
@@ -20,17 +20,30 @@ from numpy.typing import NDArray
 
 from semco.errors import UserError, nearest
 from semco.labels.embeddings import LabelEmbeddings, Matrix
-from semco.labels.lookup import Lookup, Match, check_names, spellings
+from semco.labels.lookup import Lookup, Match, check_names
+from semco.labels.spelling import spellings
 from semco.labels.store import VectorStore, bundled_store, unit_rows
 from semco.labels.tables import NamedRows, read_rows
 from semco.labels.tune import distances, eps_for_share
 
-SAME = 1e-6  # cosine distance below which two vectors are one
-TURN = 0.98  # cosine between a term's vector and that of a class that shares the term with another
+SAME_DISTANCE = 1e-6  # vectors with a smaller cosine distance count as equal
+ROTATED_COSINE = 0.98  # cosine between the vector of a term and that of a class that shares the term with another
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """The match of a class name, and the terms nearest to it with their cosines."""
+
+    match: Match
+    nearest: tuple[tuple[str, float], ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the term, the route and the nearest terms for JSON output."""
+        return {"term": self.match.term, "route": self.match.how, "nearest": dict(self.nearest)}
 
 
 class StoreSource:
-    """Class names looked up in a vector store."""
+    """Label vectors from a vector store, in which class names are looked up."""
 
     def __init__(self, store: VectorStore, title: str, aliases: Mapping[str, str] | None = None) -> None:
         self.store = store
@@ -38,8 +51,9 @@ class StoreSource:
         self.lookup = Lookup(store, aliases)
 
     def vectors(self, names: Sequence[str]) -> LabelEmbeddings:
+        """Return the label vectors of the names; an unknown name is a `UserError`."""
         matches, notes = self.lookup.find_all(names)
-        unused = [f"alias {name!r} is of no class." for name in self.lookup.unused_aliases(names)]
+        unused = [f"the alias {name!r} belongs to no class." for name in self.lookup.unused_aliases(names)]
         return LabelEmbeddings(
             names=tuple(names),
             matrix=unit_rows(np.stack([self._vector(match) for match in matches])),
@@ -50,45 +64,49 @@ class StoreSource:
             notes=(*notes, *unused),
         )
 
-    def find(self, name: str) -> Match | None:
-        """One name by itself."""
-        return self.lookup.find(name)
+    def neighbours(self, names: Sequence[str], n: int) -> tuple[list[Neighbours], list[str]]:
+        """Return the match of each name with its ``n`` nearest terms, and the names without a match."""
+        matches = {name: self.lookup.find(name) for name in names}
+        found = [Neighbours(match, self._nearest(match, n)) for match in matches.values() if match is not None]
+        return found, [name for name, match in matches.items() if match is None]
 
-    def nearest(self, match: Match, n: int) -> list[tuple[str, float]]:
-        """The terms nearest to a match, without its own."""
+    def _nearest(self, match: Match, n: int) -> tuple[tuple[str, float], ...]:
+        """Return the ``n`` terms nearest to a match, without its own terms."""
         near = self.store.nearest(self._vector(match), n + len(match.terms)) if n else []
-        return [(term, cosine) for term, cosine in near if term not in match.terms][:n]
+        return tuple((term, cosine) for term, cosine in near if term not in match.terms)[:n]
 
     def _vector(self, match: Match) -> NDArray[np.float32]:
-        """(d,)"""
+        """Return the unit vector (d,) of a match."""
         mean = unit_rows(self.store.vectors(match.terms).mean(axis=0, keepdims=True))[0]
-        return turned(mean, match.name) if match.turned else mean
+        return rotated(mean, match.name) if match.is_shared else mean
 
 
 def store_source(folder: Path | None, aliases: Mapping[str, str] | None = None) -> StoreSource:
-    """The store in a folder, or the bundled one."""
+    """Return the store in a folder as a label source, or the bundled store if ``folder`` is None."""
     if folder is None:
         return StoreSource(bundled_store(), "bundled store", aliases)
     return StoreSource(VectorStore.open(folder), f"store {folder.name}", aliases)
 
 
-def turned(vector: NDArray[np.float32], name: str) -> NDArray[np.float32]:
-    """(d,) a unit vector turned to cosine `TURN`, in a direction that depends on the name alone."""
+def rotated(vector: NDArray[np.float32], name: str) -> NDArray[np.float32]:
+    """Return a unit vector (d,) rotated to the cosine `ROTATED_COSINE`, in a direction determined by the name."""
     digest = np.frombuffer(shake_256(name.encode(errors="surrogatepass")).digest(len(vector) // 8 + 1), dtype=np.uint8)
     direction = 1.0 - 2.0 * np.unpackbits(digest)[: len(vector)]
     direction -= (direction @ vector) * vector
     direction /= np.linalg.norm(direction)
-    moved: NDArray[np.float32] = (TURN * vector + np.sqrt(1 - TURN**2) * direction).astype(np.float32)
-    return moved
+    sine = np.sqrt(1 - ROTATED_COSINE**2)
+    result: NDArray[np.float32] = (ROTATED_COSINE * vector + sine * direction).astype(np.float32)
+    return result
 
 
 @dataclass(frozen=True)
 class MatrixSource:
-    """A matrix the user brings (.npy, .csv, .txt): a row a class, by name or else in class order."""
+    """Label vectors from a file of the user (.npy, .csv, .txt): one row per class, by name or in class order."""
 
     path: Path
 
     def vectors(self, names: Sequence[str]) -> LabelEmbeddings:
+        """Return the rows of the classes, L2-normalised."""
         rows = read_rows(self.path)
         title = f"matrix {self.path.name} ({rows.values.shape[1]}-d)"
         return _from_rows(names, rows, rows.values, title, "row")
@@ -96,12 +114,13 @@ class MatrixSource:
 
 @dataclass(frozen=True)
 class AttributeSource:
-    """Attributes of each class (the paper: CUB-200's 312), reduced by PCA over all rows of the file."""
+    """Label vectors from class attributes (in the paper, 312 for CUB-200), reduced by PCA over all rows of the file."""
 
     path: Path
     dim: int = 128
 
     def vectors(self, names: Sequence[str]) -> LabelEmbeddings:
+        """Return the principal components of the classes' attributes, L2-normalised."""
         rows = read_rows(self.path)
         if len(rows.values) < 3:
             raise UserError(f"{self.path} has {len(rows.values)} rows; a PCA of attributes needs at least 3.")
@@ -111,7 +130,7 @@ class AttributeSource:
 
 
 def principal_components(values: NDArray[np.float64], dim: int) -> NDArray[np.float64]:
-    """(R, min(dim, R - 1, a)) scores on the first principal components."""
+    """Return the scores (R, min(dim, R - 1, a)) on the first principal components."""
     from sklearn.decomposition import PCA
 
     components = min(dim, len(values) - 1, values.shape[1])
@@ -123,56 +142,58 @@ def _from_rows(
     names: Sequence[str], rows: NamedRows, vectors: NDArray[np.float64], title: str, route: str
 ) -> LabelEmbeddings:
     check_names(names)
-    places = row_places(names, rows)
-    matrix = unit(vectors[places], names, str(rows.path))
+    positions = row_positions(names, rows)
+    matrix = unit_vectors(vectors[positions], names, str(rows.path))
     eps = eps_for_share(matrix)
     return LabelEmbeddings(
         names=tuple(names),
         matrix=matrix,
-        terms=tuple(names if rows.names is None else (rows.names[i] for i in places)),
+        terms=tuple(names if rows.names is None else (rows.names[i] for i in positions)),
         routes=(f"{route} by {'order' if rows.names is None else 'name'}",) * len(names),
-        source=f"{title}; eps {eps:.3f} for the paper's share of neighbours",
+        source=f"{title}; eps {eps:.3f} gives the paper's share of neighbouring pairs",
         default_eps=eps,
-        notes=twins(names, matrix),
+        notes=duplicate_notes(names, matrix),
     )
 
 
-def unit(vectors: NDArray[np.floating[Any]], names: Sequence[str], source: str) -> Matrix:
-    """(K, d) L2-normalised; a row without a direction cannot be a target."""
+def unit_vectors(vectors: NDArray[np.floating[Any]], names: Sequence[str], source: str) -> Matrix:
+    """Return the rows (K, d) L2-normalised; a zero row is a `UserError`, because it has no direction."""
     lengths = np.linalg.norm(vectors, axis=1)
     flat = np.flatnonzero(lengths <= 1e-12 * max(1.0, float(lengths.max())))
     if flat.size:
-        raise UserError(f"{source}: the vector of class {names[flat[0]]!r} is zero, so it points nowhere.")
+        raise UserError(
+            f"{source}: the vector of class {names[flat[0]]!r} is zero; give every class a vector that is not zero."
+        )
     rows: Matrix = (vectors / lengths[:, None]).astype(np.float32)
     return rows
 
 
-def twins(names: Sequence[str], matrix: Matrix) -> tuple[str, ...]:
-    """A note for each set of classes with one and the same vector."""
-    near = np.triu(distances(matrix) < SAME, k=1)
+def duplicate_notes(names: Sequence[str], matrix: Matrix) -> tuple[str, ...]:
+    """Return a note for each set of classes with equal vectors."""
+    near = np.triu(distances(matrix) < SAME_DISTANCE, k=1)
     firsts = [i for i in range(len(names)) if near[i].any() and not near[:, i].any()]
     sets = [sorted([names[i], *(names[j] for j in np.flatnonzero(near[i]).tolist())]) for i in firsts]
     return tuple(
-        f"the vectors of {' and '.join(map(repr, same))} are the same: the semantic head cannot tell them apart."
+        f"the vectors of {' and '.join(map(repr, same))} are equal: the semantic head cannot separate these classes."
         for same in sets
     )
 
 
-def row_places(names: Sequence[str], rows: NamedRows) -> list[int]:
-    """The row of each class: by name where the file has names, else in order."""
+def row_positions(names: Sequence[str], rows: NamedRows) -> list[int]:
+    """Return the row of each class: by name if the file has names, otherwise in order."""
     if rows.names is None:
         if len(names) != len(rows.values):
             raise UserError(
                 f"{rows.path} has {len(rows.values)} rows without names, but there are {len(names)} classes;"
-                " give a row a class in class order, or a first column with class names."
+                " give one row per class in class order, or add a first column with class names."
             )
         return list(range(len(names)))
     by_name = {name: i for i, name in reversed(list(enumerate(rows.names)))}
     by_key = {key: i for name, i in by_name.items() for key in spellings(name)}
-    return [_row_place(name, by_name, by_key, rows.path) for name in names]
+    return [_row_position(name, by_name, by_key, rows.path) for name in names]
 
 
-def _row_place(name: str, by_name: Mapping[str, int], by_key: Mapping[str, int], path: Path) -> int:
+def _row_position(name: str, by_name: Mapping[str, int], by_key: Mapping[str, int], path: Path) -> int:
     keys = [key for key in spellings(name) if key in by_key]
     if name in by_name:
         return by_name[name]

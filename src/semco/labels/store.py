@@ -1,9 +1,8 @@
-"""A vocabulary of vectors on disk that opens in milliseconds, whatever its size.
+"""A vector store: terms and their vectors on disk, opened in milliseconds at any size.
 
-A store is a folder: ``vectors.npy`` (n x d; float16, or int8 with each row on a scale of its own), ``terms.bin`` (the
-terms in UTF-8, sorted, end to end), ``offsets.npy`` (n + 1 positions in it), ``ranks.npy`` (n frequency ranks) and
-``header.json``. Arrays are memory-mapped and terms are found by binary search, so nothing is read that is not asked
-for.
+A store is a folder: ``vectors.npy`` (n x d; float16, or int8 with a scale per row), ``terms.bin`` (the sorted terms in
+UTF-8 without separators), ``offsets.npy`` (n + 1 positions in it), ``ranks.npy`` (n frequency ranks) and
+``header.json``. Arrays are memory-mapped and terms are found by binary search, so only the data that is used is read.
 
 Shapes: n terms, d embedding size.
 """
@@ -28,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from semco.errors import UserError
 
 VERSION = 1
-DEFAULT_EPS = 0.2  # the paper's, for a store that does not say better
+DEFAULT_EPS = 0.2  # the value of the paper, for a store without its own
 _ARRAYS = ("vectors.npy", "offsets.npy", "ranks.npy")
 _FILES = (*_ARRAYS, "terms.bin")
 _CHUNK = 65_536
@@ -52,14 +51,14 @@ class VectorStore:
         self.dim: int = vectors.shape[1]
         self.default_eps = float(header.get("default_eps", DEFAULT_EPS))
         self._vectors = vectors
-        self._offsets = memoryview(offsets)  # type: ignore[arg-type]  # its integers come ten times quicker
+        self._offsets = memoryview(offsets)  # type: ignore[arg-type]  # indexing it is ten times faster
         self._ranks = ranks
         self._blob = blob
         self._terms: list[str] | None = None
 
     @classmethod
     def open(cls, folder: Path) -> VectorStore:
-        """Open a store; a folder that is none, of another version or with a damaged file is a `UserError`."""
+        """Open a store; a folder without a store, another version or a damaged file is a `UserError`."""
         folder = Path(folder)
         header = _read_header(folder)
         try:
@@ -83,19 +82,19 @@ class VectorStore:
         header: Mapping[str, Any],
         compact: bool = False,
     ) -> None:
-        """Write unique ``terms`` (n), ``matrix`` (n, d) and ``ranks`` (n); all of it appears, or nothing.
+        """Write a store of unique ``terms`` (n), ``matrix`` (n, d) and ``ranks`` (n); it appears as a whole.
 
-        ``header`` is kept as it is (sources, relations, default_eps...); version and sizes are added. ``compact``
-        stores one byte a number: half the size, cosines within about 0.003.
+        ``header`` is stored unchanged (sources, relations, default_eps, ...) with version and sizes added. ``compact``
+        stores one byte per number: half the size, with an error of about 0.003 in the cosines.
         """
         folder = Path(folder)
-        assert len(set(terms)) == len(terms) == len(matrix) > 0, "unique terms, one a row"
-        refuse_foreign(folder)
+        assert len(set(terms)) == len(terms) == len(matrix) > 0, "unique terms, one per row"
+        check_replaceable(folder)
         folder.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".part", dir=folder.parent))
         try:
             _write_files(temporary, terms, matrix, np.asarray(ranks), header, compact)
-            temporary.chmod(0o755)  # mkdtemp makes private folders
+            temporary.chmod(0o755)  # mkdtemp creates private folders
             _replace_folder(temporary, folder)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -107,43 +106,43 @@ class VectorStore:
         return self.index(term) is not None
 
     def index(self, term: str) -> int | None:
-        """Position of a term in sorted order, or None."""
+        """Return the position of a term in sorted order, or None."""
         wanted = term.encode("utf-8", errors="surrogatepass")
-        place = bisect_left(range(self.size), wanted, key=self._encoded)
-        return place if place < self.size and self._encoded(place) == wanted else None
+        position = bisect_left(range(self.size), wanted, key=self._encoded)
+        return position if position < self.size and self._encoded(position) == wanted else None
 
     def vector(self, term: str) -> NDArray[np.float32]:
-        """(d,) L2-normalised."""
+        """Return the unit vector (d,) of a term."""
         row: NDArray[np.float32] = self.vectors([term])[0]
         return row
 
     def vectors(self, terms: Sequence[str]) -> NDArray[np.float32]:
-        """(n, d), rows L2-normalised; a term that is not in the store is a `UserError`."""
-        places = []
+        """Return the unit vectors (m, d) of m terms; a term that is not in the store is a `UserError`."""
+        positions = []
         for term in terms:
-            place = self.index(term)
-            if place is None:
+            position = self.index(term)
+            if position is None:
                 raise UserError(f"{term!r} is not in the vector store {self.folder}; try `semco labels lookup`.")
-            places.append(place)
-        return unit_rows(self._vectors[np.asarray(places, dtype=np.intp)].astype(np.float32))
+            positions.append(position)
+        return unit_rows(self._vectors[np.asarray(positions, dtype=np.intp)].astype(np.float32))
 
     def rank(self, i: int) -> int:
-        """Frequency rank of the i-th term, 0 for the most frequent."""
+        """Return the frequency rank of the i-th term, 0 for the most frequent."""
         return int(self._ranks[i])
 
     def terms(self) -> Sequence[str]:
-        """All terms in sorted order; decoded at the first call."""
+        """Return all terms in sorted order; they are decoded at the first call."""
         if self._terms is None:
             text, ends = self._blob[:], self._offsets.tolist()
             self._terms = [text[a:b].decode() for a, b in pairwise(ends)]
         return self._terms
 
     def term(self, i: int) -> str:
-        """The i-th term in sorted order."""
+        """Return the i-th term in sorted order."""
         return self._encoded(i).decode()
 
     def nearest(self, vector: NDArray[np.floating[Any]], n: int = 10) -> list[tuple[str, float]]:
-        """The ``n`` terms with the largest cosine to ``vector`` (d,), best first; equal ones by frequency."""
+        """Return the ``n`` terms with the largest cosine to ``vector`` (d,), best first; ties by frequency."""
         wanted = unit_rows(np.asarray(vector, dtype=np.float32)[None])[0]
         best: list[tuple[float, int, int]] = []
         for start in range(0, self.size, _CHUNK):
@@ -160,12 +159,12 @@ class VectorStore:
 
 @cache
 def bundled_store() -> VectorStore:
-    """The store inside the package; see ``bundled/PROVENANCE.md``."""
+    """Return the store that comes with the package (``bundled/PROVENANCE.md``)."""
     return VectorStore.open(Path(__file__).parent / "bundled")
 
 
 def unit_rows(matrix: NDArray[np.float32]) -> NDArray[np.float32]:
-    """(n, d) with rows of length one; rows of zeros stay."""
+    """Return the rows (n, d) L2-normalised; zero rows stay zero."""
     lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
     unit: NDArray[np.float32] = np.divide(matrix, lengths, out=np.zeros_like(matrix), where=lengths > 0)
     return unit
@@ -184,7 +183,7 @@ def _read_header(folder: Path) -> dict[str, Any]:
         raise UserError(f"{folder} is a vector store of version {found}, not {VERSION}; build it again.")
     sizes = all(type(header.get(key)) is int for key in ("size", "dim"))
     if not sizes or not isinstance(header.get("files"), dict):
-        raise _damaged(folder, "the header lacks its sizes")
+        raise _damaged(folder, "the header lacks the sizes")
     for name in _FILES:
         found = (folder / name).stat().st_size if (folder / name).is_file() else None
         if found is None or found != header["files"].get(name):
@@ -196,11 +195,11 @@ def _damaged(folder: Path, why: str) -> UserError:
     return UserError(f"the vector store {folder} is damaged ({why}); build or copy it again.")
 
 
-def refuse_foreign(folder: Path) -> None:
-    """Only a store or an empty folder may be replaced."""
+def check_replaceable(folder: Path) -> None:
+    """Raise a `UserError` if a folder exists that is neither empty nor a store."""
     is_store = (folder / "header.json").is_file()
     if folder.exists() and not is_store and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder} exists and is not a vector store; name a new folder.")
+        raise UserError(f"{folder} exists and is not a vector store; choose a new folder.")
 
 
 def _write_files(
@@ -221,7 +220,7 @@ def _write_files(
     vectors = np.lib.format.open_memmap(folder / "vectors.npy", "w+", dtype, matrix.shape)
     for start in range(0, len(order), _CHUNK):
         rows = unit_rows(np.asarray(matrix[order[start : start + _CHUNK]], dtype=np.float32))
-        vectors[start : start + _CHUNK] = _bytes(rows) if compact else rows
+        vectors[start : start + _CHUNK] = _scale_to_int8(rows) if compact else rows
     vectors.flush()
     files = {name: (folder / name).stat().st_size for name in _FILES}
     sizes = {"version": VERSION, "size": len(order), "dim": matrix.shape[1], "files": files}
@@ -229,15 +228,15 @@ def _write_files(
     (folder / "header.json").write_text(text + "\n", encoding="utf-8")
 
 
-def _bytes(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Rows stretched to whole numbers up to 127; their length does not matter, since rows are normalised when read."""
+def _scale_to_int8(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the rows scaled to integers from -127 to 127; rows are normalised when they are read."""
     largest = np.abs(rows).max(axis=1, keepdims=True)
     whole: NDArray[np.float32] = np.rint(np.divide(127 * rows, largest, out=np.zeros_like(rows), where=largest > 0))
     return whole
 
 
 def _replace_folder(new: Path, folder: Path) -> None:
-    """Put ``new`` in the place of ``folder``, which steps aside: a full folder cannot be renamed over."""
+    """Replace ``folder`` by ``new``; the old one is moved away first, because a rename cannot replace a full folder."""
     if not folder.exists():
         new.rename(folder)
         return

@@ -1,7 +1,7 @@
-"""Rows of numbers from a file: .npy, or text with commas, semicolons, tabs or spaces between the columns.
+"""Read rows of numbers from a file: .npy, or text with commas, semicolons, tabs or spaces between the columns.
 
-Text may have a header line and a first column of names. CUB-200's ``class_attribute_labels_continuous.txt``
-has neither; its names are in ``classes.txt``, beside it or one folder up.
+Text may have a header line and a first column of names. CUB-200's ``class_attribute_labels_continuous.txt`` has
+neither; its names are in ``classes.txt`` in the same folder or its parent.
 
 Shapes: R rows, a columns.
 """
@@ -23,19 +23,23 @@ CUB_FILE = "class_attribute_labels_continuous.txt"
 
 @dataclass(frozen=True)
 class NamedRows:
+    """Rows of numbers, with a name for each row if the file has names."""
+
     path: Path
     values: NDArray[np.float64]  # (R, a), finite
-    names: tuple[str, ...] | None  # of each row, where the file has names
+    names: tuple[str, ...] | None  # R
 
 
 def read_rows(path: Path) -> NamedRows:
-    """The rows of a file, every one as long as the first and every number finite."""
+    """Read the rows of a file; rows of different lengths and numbers that are not finite are a `UserError`."""
     if not path.is_file():
-        raise UserError(f"{path} is not a file; give a .npy, .csv or .txt file with a row a class.")
+        raise UserError(f"{path} is not a file; give a .npy, .csv or .txt file with one row per class.")
     rows = _from_npy(path) if path.suffix == ".npy" else _from_text(path)
     bad = np.argwhere(~np.isfinite(rows.values))
     if bad.size:
-        raise UserError(f"{path}: row {bad[0][0] + 1}, column {bad[0][1] + 1} is not a finite number.")
+        raise UserError(
+            f"{path}: row {bad[0][0] + 1}, column {bad[0][1] + 1} is not a finite number; correct the file."
+        )
     return rows
 
 
@@ -43,16 +47,20 @@ def _from_npy(path: Path) -> NamedRows:
     try:
         values = np.load(path, allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
-        raise UserError(f"{path} is not a NumPy array of numbers ({error}).") from None
+        raise UserError(
+            f"{path} is not a NumPy array of numbers ({error}); save a matrix with one row per class."
+        ) from None
     if values.ndim != 2 or 0 in values.shape or values.dtype.kind not in "fiub":
-        raise UserError(f"{path} holds {values.dtype} of shape {values.shape}, not a matrix with a row a class.")
+        raise UserError(
+            f"{path} contains {values.dtype} of shape {values.shape}, not a matrix of numbers with one row per class."
+        )
     return NamedRows(path, values.astype(np.float64), None)
 
 
 def _from_text(path: Path) -> NamedRows:
-    lines = _table(path)
+    lines = _split_lines(path)
     if not lines:
-        raise UserError(f"{path} is empty; give a row a class.")
+        raise UserError(f"{path} is empty; give one row per class.")
     if len(lines) > 1 and _is_header(lines):
         lines = lines[1:]
     named = not _is_number(lines[0][1][0])
@@ -60,18 +68,21 @@ def _from_text(path: Path) -> NamedRows:
     width = len(values[0])
     for (number, _), row in zip(lines, values, strict=True):
         if len(row) != width or not width:
-            raise UserError(f"{path}, line {number}: {len(row)} numbers, but the first row has {width}.")
+            raise UserError(
+                f"{path}, line {number}: {len(row)} numbers, but the first row has {width}; give all rows the same"
+                " length."
+            )
     names = tuple(cells[0].strip() for _, cells in lines) if named else _cub_names(path, len(lines))
-    _refuse_twice(path, names or ())
+    _check_unique(path, names or ())
     return NamedRows(path, np.asarray(values, dtype=np.float64), names)
 
 
-def _table(path: Path) -> list[tuple[int, list[str]]]:
-    """Line numbers and cells of the lines that hold something."""
+def _split_lines(path: Path) -> list[tuple[int, list[str]]]:
+    """Return the line number and the cells of each line that is not blank."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        raise UserError(f"{path} is not a text file in UTF-8 (nor a .npy file).") from None
+        raise UserError(f"{path} is neither a text file in UTF-8 nor a .npy file; save it as one of them.") from None
     lines = [(i, line) for i, line in enumerate(text.splitlines(), 1) if line.strip()]
     delimiter = next((mark for mark in ",;\t" if lines and mark in lines[0][1]), None)
     if delimiter is None:
@@ -81,7 +92,7 @@ def _table(path: Path) -> list[tuple[int, list[str]]]:
 
 
 def _is_header(lines: Sequence[tuple[int, list[str]]]) -> bool:
-    """A first line without numbers where the second has some."""
+    """Return whether the first line has no numbers but the second has some."""
     first, second = lines[0][1], lines[1][1]
     return not any(map(_is_number, first[1:] or first)) and any(map(_is_number, second))
 
@@ -89,7 +100,7 @@ def _is_header(lines: Sequence[tuple[int, list[str]]]) -> bool:
 def _numbers(path: Path, line: int, cells: Sequence[str]) -> list[float]:
     for cell in cells:
         if not _is_number(cell):
-            raise UserError(f"{path}, line {line}: {cell[:40]!r} is not a number.")
+            raise UserError(f"{path}, line {line}: {cell[:40]!r} is not a number; correct the line.")
     return [float(cell) for cell in cells]
 
 
@@ -102,20 +113,20 @@ def _is_number(cell: str) -> bool:
 
 
 def _cub_names(path: Path, rows: int) -> tuple[str, ...] | None:
-    """CUB-200's class names ("1 001.Black_footed_Albatross" a line), if the file is CUB-200's."""
+    """Return CUB-200's class names (lines "1 001.Black_footed_Albatross"), or None if the file is not CUB-200's."""
     lists = [folder / "classes.txt" for folder in (path.parent, path.parent.parent)]
     found = next((file for file in lists if file.is_file()), None)
     if path.name != CUB_FILE or found is None:
         return None
     names = tuple(line.split()[-1] for line in found.read_text(encoding="utf-8").splitlines() if line.strip())
     if len(names) != rows:
-        raise UserError(f"{path} has {rows} rows, but {found} names {len(names)} classes.")
+        raise UserError(f"{path} has {rows} rows, but {found} lists {len(names)} classes; the numbers must be equal.")
     return names
 
 
-def _refuse_twice(path: Path, names: Sequence[str]) -> None:
+def _check_unique(path: Path, names: Sequence[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise UserError(f"{path} has two rows for {name!r}.")
+            raise UserError(f"{path} has two rows for {name!r}; remove one.")
         seen.add(name)

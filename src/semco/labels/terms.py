@@ -1,4 +1,4 @@
-"""The one spelling under which a name is looked up and stored."""
+"""The spelling of terms in a vocabulary."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import unicodedata
 ARTICLES = frozenset({"a", "an", "the"})
 _APOSTROPHES = str.maketrans(dict.fromkeys("‘’ʼ`´′＇", "'"))
 _GAPS = re.compile(r"[\s_\-‐‑‒–—]+")
-_UNSEEN = re.compile("[\u00ad\u200b-\u200f\u2028-\u202e\u2060\ufe0e\ufe0f\ufeff\x00-\x08\x0e-\x1b\x7f]")
+_INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2028-\u202e\u2060\ufe0e\ufe0f\ufeff\x00-\x08\x0e-\x1b\x7f]")
 
 
 def normalise(text: str) -> str:
-    """``"The Jack-O’-Lantern"`` -> ``jack_o'_lantern``.
+    """Return a name in the spelling of a term: ``"The Jack-O’-Lantern"`` -> ``jack_o'_lantern``.
 
-    Unicode NFKC, lower case, spaces and hyphens -> ``_``, one kind of apostrophe, no invisible characters, no
-    articles. An article stays where it ends the name (``vitamin_a``) or is all of it.
+    Unicode NFKC, lower case, ``_`` for spaces and hyphens, one kind of apostrophe, no invisible characters, no
+    articles. An article stays if it is the last word (``vitamin_a``) or the only one.
     """
-    if text.isascii() and text.isalpha() and text.islower():  # nearly every word of a vector file
+    if text.isascii() and text.isalpha() and text.islower():  # fast path for most words of a vector file
         return text
     text = unicodedata.normalize("NFKC", text.translate(_APOSTROPHES)).lower().translate(_APOSTROPHES)
-    words = [word for word in _GAPS.split(_UNSEEN.sub("", text)) if word]
+    words = [word for word in _GAPS.split(_INVISIBLE.sub("", text)) if word]
     return "_".join(drop_articles(words))
 
 
 def drop_articles(words: list[str]) -> list[str]:
-    """The words without articles, but never without the last one."""
+    """Return the words without articles; the last word always stays."""
     return [word for word in words[:-1] if word not in ARTICLES] + words[-1:]

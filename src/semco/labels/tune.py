@@ -1,7 +1,7 @@
-"""What each eps would do: the one sensitive hyper-parameter, chosen with open eyes.
+"""Compare values of eps: which classes each one groups, and which one the distances suggest.
 
-DBSCAN with one sample a core joins classes as single linkage does, so the K - 1 heights at which groups
-merge say everything: between two heights nothing changes.
+DBSCAN with min_samples = 1 groups classes as single linkage does, so the groups change only at the K - 1 distances at
+which single linkage merges two groups.
 
 Shapes: K classes, d embedding size.
 """
@@ -16,40 +16,41 @@ from numpy.typing import NDArray
 from semco.labels.embeddings import LabelEmbeddings, Matrix
 from semco.labels.groups import group
 
-# The paper's groups of CIFAR-100 (Table "class groups obtained by clustering the retrofitted embeddings").
+# Pairs in the paper's groups of CIFAR-100 (table "class groups obtained by clustering the retrofitted embeddings").
 REFERENCE_SHARE = 9 / 4950
-LARGEST_PART = 0.1  # a suggested eps keeps every group within this part of the classes (but three may always meet)
-
+LARGEST_SHARE = 0.1  # at a suggested eps no group has a larger share of the classes (but three classes are always fine)
 
 Members = tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True)
 class Setting:
-    """The groups at one eps, in numbers."""
+    """The groups at one eps."""
 
     eps: float
-    groups: int
+    groups: int  # number of groups
     together: int  # groups of more than one class
-    largest: int
-    joined: Members  # groups that the setting before did not have
+    largest: int  # classes in the largest group
+    joined: Members  # groups of more than one class that the previous eps did not have
 
 
 @dataclass(frozen=True)
 class Tuning:
+    """The groups at several values of eps, with the suggested and the default value."""
+
+    suggested: float  # see `suggested_eps`
+    default: float  # of the label source
     settings: tuple[Setting, ...]
-    suggested: float  # the middle of the largest gap between merges, see `suggested_eps`
-    default: float  # the source's own
 
 
 def tune(embeddings: LabelEmbeddings, eps: tuple[float, ...] | None = None) -> Tuning:
-    """The groups at each ``eps``, or at round steps that span all there is to see."""
+    """Return the groups at each ``eps``, by default at round values from 0 to the first that gives one group."""
     heights = merge_heights(embeddings.matrix)
     steps = eps if eps is not None else round_steps(heights)
     members = [group(embeddings, value).members for value in steps]
     before = [(), *members[:-1]]
     settings = tuple(_setting(*row) for row in zip(steps, members, before, strict=True))
-    return Tuning(settings, suggested_eps(embeddings.matrix), embeddings.default_eps)
+    return Tuning(suggested_eps(embeddings.matrix), embeddings.default_eps, settings)
 
 
 def _setting(eps: float, members: Members, before: Members) -> Setting:
@@ -59,7 +60,7 @@ def _setting(eps: float, members: Members, before: Members) -> Setting:
 
 
 def distances(matrix: Matrix) -> NDArray[np.float64]:
-    """(K, K) cosine distances of L2-normalised rows."""
+    """Return the cosine distances (K, K) of L2-normalised rows."""
     rows = matrix.astype(np.float64)
     found: NDArray[np.float64] = np.clip(1.0 - rows @ rows.T, 0.0, 2.0)
     np.fill_diagonal(found, 0.0)
@@ -67,7 +68,7 @@ def distances(matrix: Matrix) -> NDArray[np.float64]:
 
 
 def linkage(matrix: Matrix) -> NDArray[np.float64]:
-    """(K - 1, 4) single-linkage merges, as SciPy gives them."""
+    """Return the merges (K - 1, 4) of single linkage in SciPy's format."""
     from scipy.cluster.hierarchy import linkage as scipy_linkage
     from scipy.spatial.distance import squareform
 
@@ -76,33 +77,33 @@ def linkage(matrix: Matrix) -> NDArray[np.float64]:
 
 
 def merge_heights(matrix: Matrix) -> NDArray[np.float64]:
-    """(K - 1,) the values of eps at which two groups become one, ascending."""
+    """Return the values of eps (K - 1,) at which two groups merge, ascending."""
     if len(matrix) < 2:
         return np.zeros(0)
     heights: NDArray[np.float64] = linkage(matrix)[:, 2]
     return heights
 
 
-def round_steps(heights: NDArray[np.float64], most: int = 24) -> tuple[float, ...]:
-    """Multiples of a round number from 0 to the height at which everything is one group."""
+def round_steps(heights: NDArray[np.float64], max_steps: int = 24) -> tuple[float, ...]:
+    """Return multiples of a round number from 0 to the eps at which all classes are one group."""
     top = float(heights[-1]) if len(heights) else 0.0
-    step = next(step for step in (0.005, 0.01, 0.02, 0.025, 0.05, 0.1) if top / step <= most)
+    step = next(step for step in (0.005, 0.01, 0.02, 0.025, 0.05, 0.1) if top / step <= max_steps)
     return tuple(round(i * step, 4) for i in range(int(np.ceil(top / step)) + 1))
 
 
 def suggested_eps(matrix: Matrix) -> float:
-    """The middle of the largest gap between merges that groups something, but not too much.
+    """Return the middle of the largest gap between two merges at which no group is too large.
 
-    Merges crowd as eps grows, so the gap after the i-th is measured against the usual spacing there:
-    i log(h[i+1] / h[i]), which for heights that grow as any power of their number is equally large everywhere
-    (Rényi's spacings). No group may hold more than a tenth of the classes then (three may always meet). Where there
-    is no such gap, half the first height: no groups.
+    Merges get denser as eps grows, so gaps are normalised: the gap after the i-th merge counts as i log(h[i+1] / h[i]),
+    which is constant for heights that grow as a power of i (Rényi's spacings). A group is too large if it has more than
+    a tenth of the classes (`LARGEST_SHARE`) and more than three. Without such a gap the result is half the first
+    height, which gives no groups.
     """
     if len(matrix) < 2:
         return 0.0
     merges = linkage(matrix)
     heights, sizes = np.maximum(merges[:, 2], 1e-9), merges[:, 3]
-    allowed = np.maximum.accumulate(sizes)[:-1] <= max(3, LARGEST_PART * len(matrix))
+    allowed = np.maximum.accumulate(sizes)[:-1] <= max(3, LARGEST_SHARE * len(matrix))
     gaps = np.arange(1, len(heights)) * np.diff(np.log(heights)) * allowed
     if not gaps.size or gaps.max() <= 0:
         return float(heights[0] / 2)
@@ -111,9 +112,10 @@ def suggested_eps(matrix: Matrix) -> float:
 
 
 def eps_for_share(matrix: Matrix, share: float = REFERENCE_SHARE) -> float:
-    """The eps at which this share of all pairs are neighbours: how eps is carried from scale to scale.
+    """Return the eps at which this share of all pairs of classes are neighbours.
 
-    Rounded down: ten unlike classes, with 45 pairs, stay alone.
+    This transfers eps between sources with different scales of cosines. The number of pairs is rounded down, so that
+    ten classes, which have 45 pairs, are not grouped.
     """
     pairs = np.sort(distances(matrix)[np.triu_indices(len(matrix), k=1)])
     if not pairs.size:

@@ -1,7 +1,7 @@
-"""ConceptNet assertions: five tab-separated columns (uri, relation, start, end, JSON with the weight).
+"""Read ConceptNet assertions: five tab-separated columns (uri, relation, start, end, JSON with the weight).
 
-Blocks of lines are parsed and filtered by Arrow, so that of 34 million assertions only those that are kept
-ever become Python objects.
+Arrow parses and filters blocks of lines, so that only the assertions that are kept, about 3 of 34 million, become
+Python objects.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from pyarrow import csv
 
 from semco.errors import UserError
-from semco.labels.readers.stream import Report, decode, line_blocks, open_bytes, silent
+from semco.labels.build.progress import Report, no_report
+from semco.labels.build.readers.stream import decode, line_blocks, open_bytes
 from semco.labels.terms import normalise
 
 _COLUMNS = ["uri", "relation", "start", "end", "info"]
@@ -29,7 +30,7 @@ _WEIGHT = re.compile(rb'"weight": ([0-9.]+)\}$')
 
 @dataclass(frozen=True)
 class Edges:
-    """Weighted edges between terms; the two ends of one edge differ."""
+    """Weighted edges between different terms."""
 
     terms: list[str]  # n
     start: NDArray[np.int32]  # (e,) index into terms
@@ -41,14 +42,14 @@ class Edges:
 
 
 @dataclass
-class _Numbering:
-    """Terms in the order they are met."""
+class _TermIndex:
+    """Numbers terms in the order of their first appearance."""
 
     numbers: dict[str, int] = field(default_factory=dict)
     _cache: dict[bytes, int] = field(default_factory=dict)
 
-    def of(self, uri: bytes) -> int:
-        """Number of the term of ``/c/en/term/n/sense``; -1 where nothing is left of it."""
+    def number(self, uri: bytes) -> int:
+        """Return the number of the term in ``/c/en/term/n/sense``, or -1 if the term is empty when normalised."""
         number = self._cache.get(uri)
         if number is None:
             term = normalise(decode(uri[len(_ENGLISH) :].split(b"/", 1)[0])[0])
@@ -57,31 +58,37 @@ class _Numbering:
         return number
 
 
-def read_conceptnet(path: Path, relations: Mapping[str, float], report: Report = silent) -> Edges:
-    """English edges of the named relations, their weights times the relation's own (plain, .gz, .zip)."""
-    path, kinds, numbering = Path(path), tuple(relations), _Numbering()
+def read_conceptnet(path: Path, relations: Mapping[str, float], report: Report = no_report) -> Edges:
+    """Read the English edges of the named relations (plain, .gz, .zip).
+
+    The weight of an edge is multiplied by the weight of its relation.
+    """
+    path, kinds, index = Path(path), tuple(relations), _TermIndex()
     factors = np.asarray([relations[kind] for kind in kinds], dtype=np.float32)
     parts: list[tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int8], NDArray[np.float32]]] = []
     lines = 0
     with open_bytes(path, "reading ConceptNet", report) as (stream, progress):
         for block in line_blocks(stream, progress):
             table = _table(block, path, lines)
-            kept = _kept(table, kinds)
+            kept = _wanted_rows(table, kinds)
             if kept.num_rows:
-                start, end = (_numbers(kept[name], numbering) for name in ("start", "end"))
-                relation = pc.index_in(kept["relation"], _uris(kinds)).to_numpy().astype(np.int8)
-                weight = _weights(kept, _Place(path, lines, block)) * factors[relation]
+                start, end = (_term_numbers(kept[name], index) for name in ("start", "end"))
+                relation = pc.index_in(kept["relation"], _relation_uris(kinds)).to_numpy().astype(np.int8)
+                weight = _weights(kept, _Block(path, lines, block)) * factors[relation]
                 real = (start != end) & (start >= 0) & (end >= 0) & (weight > 0)
                 parts.append((start[real], end[real], relation[real], weight[real]))
             lines += table.num_rows
     if not sum(len(part[0]) for part in parts):
-        raise UserError(f"{path} holds no English assertions of {', '.join(kinds)} in its {lines} lines.")
+        raise UserError(
+            f"{path} contains no English assertions of {', '.join(kinds)} in its {lines} lines; check the relations and"
+            " the file."
+        )
     starts, ends, relation, weights = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return Edges(list(numbering.numbers), starts, ends, relation, weights, kinds, lines)
+    return Edges(list(index.numbers), starts, ends, relation, weights, kinds, lines)
 
 
 def _table(block: bytes, path: Path, before: int) -> pa.Table:
-    """The block's five columns; a line with more or fewer is named."""
+    """Return the block as a table of five columns; the error for another number of columns names the line."""
     try:
         return csv.read_csv(
             pa.BufferReader(block),
@@ -94,50 +101,52 @@ def _table(block: bytes, path: Path, before: int) -> pa.Table:
     except pa.ArrowInvalid as error:
         for i, line in enumerate(block.splitlines()):
             if line.count(b"\t") != 4:
-                raise _not_five(path, before + i + 1, line) from None
+                raise _column_error(path, before + i + 1, line) from None
         raise UserError(f"{path} after line {before}: {' '.join(str(error).split())}.") from None
 
 
-def _not_five(path: Path, line: int, text: bytes) -> UserError:
+def _column_error(path: Path, line: int, text: bytes) -> UserError:
     found = text.count(b"\t") + 1
-    hint = "" if line > 1 else "; is this an assertions file, or a file of vectors?"
+    hint = "" if line > 1 else "; check that this is an assertions file and not a file of vectors"
     return UserError(f"{path} line {line}: a ConceptNet assertion has 5 tab-separated columns, not {found}{hint}.")
 
 
-def _uris(kinds: tuple[str, ...]) -> pa.Array:
+def _relation_uris(kinds: tuple[str, ...]) -> pa.Array:
     return pa.array([f"/r/{kind}".encode() for kind in kinds], type=pa.binary())
 
 
-def _kept(table: pa.Table, kinds: tuple[str, ...]) -> pa.Table:
-    mask = pc.is_in(table["relation"], _uris(kinds))
+def _wanted_rows(table: pa.Table, kinds: tuple[str, ...]) -> pa.Table:
+    """Return the rows of these relations whose both ends are English."""
+    mask = pc.is_in(table["relation"], _relation_uris(kinds))
     for name in ("start", "end"):
         mask = pc.and_(mask, pc.starts_with(table[name], _ENGLISH))
     return table.filter(mask)
 
 
-def _numbers(uris: pa.ChunkedArray, numbering: _Numbering) -> NDArray[np.int32]:
+def _term_numbers(uris: pa.ChunkedArray, index: _TermIndex) -> NDArray[np.int32]:
+    """Return the number of each URI's term."""
     coded = uris.combine_chunks().dictionary_encode()
-    numbers = np.asarray([numbering.of(uri) for uri in coded.dictionary.to_pylist()], dtype=np.int32)
+    numbers = np.asarray([index.number(uri) for uri in coded.dictionary.to_pylist()], dtype=np.int32)
     codes: NDArray[np.int32] = coded.indices.to_numpy()
     return numbers[codes]
 
 
 @dataclass(frozen=True)
-class _Place:
-    """The block that is being read, to find the line of what is wrong in it."""
+class _Block:
+    """The block that is being read, to find the line number for an error message."""
 
     path: Path
-    before: int
-    block: bytes
+    lines_before: int
+    content: bytes
 
-    def error(self, info: bytes, what: str) -> UserError:
-        line = self.before + self.block[: self.block.find(info)].count(b"\n") + 1
-        return UserError(f"{self.path} line {line}: {what}.")
+    def error(self, info: bytes, message: str) -> UserError:
+        line = self.lines_before + self.content[: self.content.find(info)].count(b"\n") + 1
+        return UserError(f"{self.path} line {line}: {message}.")
 
 
-def _weights(table: pa.Table, place: _Place) -> NDArray[np.float32]:
-    """The weight in each edge's JSON, 1 where there is none."""
-    return np.fromiter((_weight(info, place) for info in _infos(table)), np.float32, table.num_rows)
+def _weights(table: pa.Table, block: _Block) -> NDArray[np.float32]:
+    """Return the weight in the JSON of each edge, 1 if there is none."""
+    return np.fromiter((_weight(info, block) for info in _infos(table)), np.float32, table.num_rows)
 
 
 def _infos(table: pa.Table) -> Iterator[bytes]:
@@ -145,12 +154,12 @@ def _infos(table: pa.Table) -> Iterator[bytes]:
         yield from chunk.to_pylist()
 
 
-def _weight(info: bytes, place: _Place) -> float:
-    at_the_end = _WEIGHT.search(info)  # where the official files have it; JSON takes ten times longer
+def _weight(info: bytes, block: _Block) -> float:
+    at_end = _WEIGHT.search(info)  # its place in the official files; parsing the JSON takes ten times longer
     try:
-        weight = float(at_the_end[1] if at_the_end else json.loads(info).get("weight", 1.0))
+        weight = float(at_end[1] if at_end else json.loads(info).get("weight", 1.0))
     except (ValueError, TypeError, AttributeError, RecursionError):
-        raise place.error(info, f"the fifth column {info[:80]!r} is not the JSON of an assertion") from None
+        raise block.error(info, f"the fifth column {info[:80]!r} is not the JSON of an assertion") from None
     if not 0 <= weight < 1e6:
-        raise place.error(info, f"an assertion has the weight {weight}; weights are positive numbers")
+        raise block.error(info, f"an assertion has the weight {weight}; weights must be at least 0 and below 1,000,000")
     return weight

@@ -1,8 +1,7 @@
-"""Download the official files: resumed where it broke off, tried again, checked, and in place only when whole."""
+"""Download the official files: with resume, retries and a checksum; a file gets its name only when it is complete."""
 
 from __future__ import annotations
 
-import hashlib
 import http.client
 import shutil
 import time
@@ -12,17 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from semco.errors import UserError, unknown
-from semco.labels.readers.stream import Report, silent
+from semco.labels.build.checksum import sha256
+from semco.labels.build.progress import Report, no_report
 
 CHUNK = 2**18
-TRIES = 5  # in a row without a single new byte
+TRIES = 5  # consecutive attempts without a new byte before the download fails
 _DROPPED = (ConnectionError, TimeoutError, http.client.HTTPException, urllib.error.URLError)
 _TRY_AGAIN = frozenset({408, 429, 500, 502, 503, 504})
 
 
 @dataclass(frozen=True)
 class Source:
-    """An official file: its address, and its size and checksum where they are known."""
+    """An official file: address, name, size and checksum (where known) and licence."""
 
     url: str
     file: str
@@ -61,15 +61,18 @@ SOURCES = {
 }
 
 
-def fetch(what: str, to: Path, report: Report = silent) -> Path:
-    """Download one of `SOURCES` into the folder ``to``; what is there already is not fetched again."""
+def fetch(what: str, to: Path, report: Report = no_report) -> Path:
+    """Download one of `SOURCES` into the folder ``to``, unless it is already there, and return its path."""
     if what not in SOURCES:
         raise unknown("file to fetch", what, SOURCES)
     return download(SOURCES[what], Path(to), report)
 
 
-def download(source: Source, folder: Path, report: Report = silent, pause: float = 1.0) -> Path:
-    """The file of ``source`` in ``folder``; ``pause`` seconds, doubling, lie between fruitless tries."""
+def download(source: Source, folder: Path, report: Report = no_report, pause: float = 1.0) -> Path:
+    """Download a source into ``folder`` and return its path.
+
+    Failed attempts are ``pause`` seconds apart at first; the pause doubles with each attempt.
+    """
     target = folder / source.file
     if target.is_file() and source.size in (None, target.stat().st_size):
         return target
@@ -79,20 +82,20 @@ def download(source: Source, folder: Path, report: Report = silent, pause: float
     while True:
         before = _size(part)
         try:
-            total = _continue(source, part, report)
+            total = _fetch_rest(source, part, report)
             break
         except _DROPPED as error:
             tries = 0 if _size(part) > before else tries + 1
             if tries >= TRIES:
-                raise _gave_up(source, part, error) from None
+                raise _unreachable(source, part, error) from None
             time.sleep(pause * 2**tries if tries else 0)
     _check(source, part, total, report)
     part.replace(target)
     return target
 
 
-def _continue(source: Source, part: Path, report: Report) -> int:
-    """Fetch what is missing of ``part``, and return the size the whole must have."""
+def _fetch_rest(source: Source, part: Path, report: Report) -> int:
+    """Download the missing bytes of ``part``, and return the size of the complete file."""
     done = _size(part)
     if done and done == source.size:
         return done
@@ -102,17 +105,17 @@ def _continue(source: Source, part: Path, report: Report) -> int:
             return _receive(response, source, part, done, report)
     except urllib.error.HTTPError as error:
         error.close()
-        if error.code == 416:  # nothing after what we have: a whole file, or the part of another one
-            return _after_the_end(error, part, done)
+        if error.code == 416:  # no bytes left: ``part`` is complete, or belongs to another file
+            return _handle_range_error(error, part, done)
         if error.code in _TRY_AGAIN:
             raise ConnectionError(f"HTTP {error.code}") from None
-        raise UserError(f"{source.url} answers {error.code} {error.reason}; get the file by hand.") from None
+        raise UserError(f"{source.url} answers {error.code} {error.reason}; download the file by hand.") from None
 
 
 def _receive(response: http.client.HTTPResponse, source: Source, part: Path, done: int, report: Report) -> int:
-    """Append the answer to ``part``, or begin again where the server ignores ranges."""
+    """Append the response to ``part``, or start again if the server ignored the range; return the size."""
     if "text/html" in response.headers.get("Content-Type", ""):
-        raise UserError(f"{source.url} answers with a web page instead of {source.file}; get it with a browser.")
+        raise UserError(f"{source.url} answers with a web page instead of {source.file}; download it with a browser.")
     resumed = response.status == 206 and _range_start(response) == done
     if not resumed:
         done = 0
@@ -130,20 +133,21 @@ def _receive(response: http.client.HTTPResponse, source: Source, part: Path, don
 
 
 def _range_start(response: http.client.HTTPResponse) -> int:
-    """``bytes 100-199/200`` -> 100; -1 where the server does not say."""
+    """Return the start of the range (``bytes 100-199/200`` -> 100), or -1 if the response has none."""
     start = response.headers.get("Content-Range", "").removeprefix("bytes ").partition("-")[0]
     return int(start) if start.isdigit() else -1
 
 
-def _after_the_end(error: urllib.error.HTTPError, part: Path, done: int) -> int:
+def _handle_range_error(error: urllib.error.HTTPError, part: Path, done: int) -> int:
+    """Return the size of ``part`` if it is complete; otherwise delete it and ask for another attempt."""
     if error.headers.get("Content-Range", "").endswith(f"/{done}"):
         return done
     part.unlink()
-    raise ConnectionError("the file on the server is shorter than the part that was fetched") from None
+    raise ConnectionError("the file on the server is shorter than the part downloaded so far") from None
 
 
 def _check_announced(source: Source, part: Path, total: int | None, done: int) -> None:
-    """Refuse early what cannot end well."""
+    """Raise a `UserError` if the announced size is wrong or does not fit on the disk."""
     if total is not None and source.size is not None and total != source.size:
         raise UserError(f"{source.url} offers {total} bytes, not the {source.size} of {source.file}.")
     free = shutil.disk_usage(part.parent).free
@@ -152,30 +156,21 @@ def _check_announced(source: Source, part: Path, total: int | None, done: int) -
 
 
 def _check(source: Source, part: Path, total: int, report: Report) -> None:
+    """Raise a `UserError` and delete ``part`` if its size or checksum is wrong."""
     found = _size(part)
     if found != total or source.size not in (None, found):
         part.unlink()
         raise UserError(f"{source.file} has {found} bytes instead of {source.size or total}; fetch it again.")
-    if source.sha256 is not None and _sha256(part, report) != source.sha256:
+    if source.sha256 is not None and sha256(part, f"checking {part.stem}", report) != source.sha256:
         part.unlink()
         raise UserError(f"{source.file} does not have the checksum {source.sha256}; fetch it again.")
-
-
-def _sha256(path: Path, report: Report) -> str:
-    digest, done, total = hashlib.sha256(), 0, _size(path)
-    with path.open("rb") as stream:
-        while chunk := stream.read(CHUNK):
-            digest.update(chunk)
-            done += len(chunk)
-            report(f"checking {path.stem}", done, total)
-    return digest.hexdigest()
 
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.is_file() else 0
 
 
-def _gave_up(source: Source, part: Path, error: Exception) -> UserError:
+def _unreachable(source: Source, part: Path, error: Exception) -> UserError:
     reason = getattr(error, "reason", error)
-    kept = f"; {_size(part)} bytes are kept, run the command again to go on" if _size(part) else ""
+    kept = f"; {_size(part)} bytes are kept: fetch it again to resume" if _size(part) else ""
     return UserError(f"{source.url} cannot be reached ({reason}) after {TRIES} tries{kept}.")

@@ -1,6 +1,6 @@
-"""word2vec binary: a line ``count dim``, then each word, a space and ``dim`` little-endian float32.
+"""Read word2vec binary files: a line ``count dim``, then each word, a space and ``dim`` little-endian float32.
 
-The original tool ends each vector with a newline, the published GoogleNews file does not; both are read.
+The original tool ends each vector with a newline, the published GoogleNews file does not; both forms are read.
 
 Shapes: m words of a block, d embedding size.
 """
@@ -15,62 +15,66 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semco.errors import UserError
-from semco.labels.readers.stream import BLOCK, Progress, Report, open_bytes, silent
-from semco.labels.readers.vectors import Gatherer, VectorSet
+from semco.labels.build.progress import Report, no_report
+from semco.labels.build.readers.stream import BLOCK, Progress, open_bytes
+from semco.labels.build.readers.vectors import VectorCollector, VectorSet
 
 Block = tuple[list[bytes], NDArray[np.float32]]
 _LONGEST_WORD = 4096
 _LARGEST_DIM = 65_536
 
 
-def read_word2vec(path: Path, limit: int | None = None, report: Report = silent) -> VectorSet:
-    """The first ``limit`` terms of a word2vec binary file (plain, .gz, .zip)."""
-    gathered = Gatherer(limit)
+def read_word2vec(path: Path, limit: int | None = None, report: Report = no_report) -> VectorSet:
+    """Read the first ``limit`` terms of a word2vec binary file (plain, .gz, .zip)."""
+    collector = VectorCollector(limit)
     with open_bytes(path, "reading word2vec", report) as (stream, progress):
         count, dim = _header(stream, Path(path))
         for words, rows in _blocks(stream, progress, Path(path), count, dim):
-            _refuse_nan(words, rows, Path(path), gathered.lines)
-            gathered.add(words, rows)
-            if gathered.full:
+            _check_finite(words, rows, Path(path), collector.lines)
+            collector.add(words, rows)
+            if collector.is_full:
                 break
-    return gathered.result(dim)
+    return collector.result(dim)
 
 
 def _header(stream: IO[bytes], path: Path) -> tuple[int, int]:
+    """Read the number of words and the dimension from the first line."""
     line = stream.readline(_LONGEST_WORD)
     fields = line.split()
     if line.startswith(b"/a/"):
-        raise UserError(f"{path} is a ConceptNet graph, not a vector file; give it with --conceptnet.")
+        raise UserError(f"{path} is a ConceptNet graph, not a vector file; pass it as the graph (conceptnet).")
     if not line.endswith(b"\n") or len(fields) != 2 or not all(f.isdigit() and len(f) < 12 for f in fields):
-        raise UserError(f"{path} line 1: a word2vec binary file begins with its count and dimension; is it one?")
+        raise UserError(
+            f"{path} line 1: a word2vec binary file begins with its count and dimension; check that this is one."
+        )
     count, dim = int(fields[0]), int(fields[1])
     if not count or not 0 < dim <= _LARGEST_DIM:
-        raise UserError(f"{path} line 1: {count} words of dimension {dim} are not a vector file.")
+        raise UserError(f"{path} line 1: {count} words of dimension {dim} cannot be a vector file; download it again.")
     return count, dim
 
 
 def _blocks(stream: IO[bytes], progress: Progress, path: Path, count: int, dim: int) -> Iterator[Block]:
-    """Words and rows (m, d), until ``count`` words were read."""
+    """Yield words and rows (m, d) until ``count`` words have been read."""
     buffer, done = b"", 0
     while done < count:
         chunk = stream.read(max(BLOCK, 8 * dim))
         buffer += chunk
-        words, rows, used = _cut(buffer, dim, count - done)
+        words, rows, used = _parse(buffer, dim, count - done)
         done += len(words)
         if not words and (not chunk or len(buffer) > _LONGEST_WORD + 4 * dim):
             raise UserError(f"{path} word {done + 1} of {count}: the file is truncated or not word2vec binary.")
         buffer = buffer[used:]
-        progress.tell()
+        progress.update()
         if words:
             yield words, rows
 
 
-def _cut(buffer: bytes, dim: int, most: int) -> tuple[list[bytes], NDArray[np.float32], int]:
-    """The whole words at the start of ``buffer``, at most so many, and how many bytes they take."""
+def _parse(buffer: bytes, dim: int, limit: int) -> tuple[list[bytes], NDArray[np.float32], int]:
+    """Return up to ``limit`` complete words of ``buffer`` with their rows (m, d), and the number of bytes used."""
     words: list[bytes] = []
     vectors: list[NDArray[np.float32]] = []
     position = 0
-    while len(words) < most:
+    while len(words) < limit:
         space = buffer.find(b" ", position, position + _LONGEST_WORD)
         end = space + 1 + 4 * dim
         if space < 0 or end > len(buffer):
@@ -82,8 +86,8 @@ def _cut(buffer: bytes, dim: int, most: int) -> tuple[list[bytes], NDArray[np.fl
     return words, rows, position
 
 
-def _refuse_nan(words: list[bytes], rows: NDArray[np.float32], path: Path, before: int) -> None:
+def _check_finite(words: list[bytes], rows: NDArray[np.float32], path: Path, before: int) -> None:
     if not np.isfinite(rows).all():
         bad = int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
         word = words[bad].decode(errors="replace")
-        raise UserError(f"{path} word {before + bad + 1}: the vector of {word!r} holds NaN or infinity.")
+        raise UserError(f"{path} word {before + bad + 1}: the vector of {word!r} contains NaN or infinity.")

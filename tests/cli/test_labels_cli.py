@@ -1,4 +1,4 @@
-"""``semco labels`` as a person uses it."""
+"""The ``semco labels`` commands."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_lookup_as_json(store: str) -> None:
     assert next(iter(found["Dogs"]["nearest"])) == "puppy"
 
 
-def test_lookup_shows_what_it_found_before_it_complains(store: str) -> None:
+def test_lookup_prints_the_matches_before_the_error(store: str) -> None:
     result = CliRunner().invoke(app, ["lookup", "cat", "Zwetschge", "--vectors", store])
     assert isinstance(result.exception, UserError)
     assert "'Zwetschge' is not in the vocabulary" in str(result.exception)
@@ -91,18 +91,18 @@ def test_groups_as_json(store: str, names: str) -> None:
     assert len(result.stdout.strip().splitlines()) == 1
 
 
-def test_groups_for_people(store: str, names: str) -> None:
+def test_groups_as_text(store: str, names: str) -> None:
     text = run("groups", names, "--vectors", store).stdout
     assert "Dogs, puppy" in text
     assert "5 classes, 4 groups, 3 classes alone" in text
-    assert "No two classes" in run("groups", names, "--vectors", store, "--eps", "0").stdout
+    assert "No group has more than one class" in run("groups", names, "--vectors", store, "--eps", "0").stdout
 
 
 def test_notes_go_to_stderr(store: str, names: str) -> None:
     result = run("groups", names, "--vectors", store, "--eps", "2", "--alias", "nobody=cat", "--json")
     assert last_line(result)["eps"] == 2
     assert "puts all 5 classes into one group" in result.stderr
-    assert "alias 'nobody' is of no class" in result.stderr
+    assert "the alias 'nobody' belongs to no class" in result.stderr
 
 
 def test_groups_from_a_matrix_and_from_attributes(tmp_path: Path, names: str) -> None:
@@ -132,7 +132,7 @@ def test_plot(store: str, names: str, tmp_path: Path) -> None:
         (["groups", "no-such"], "neither a file, a folder nor a known data set"),
         (["groups", "cifar-10"], "did you mean 'cifar10'"),
         (["groups", "cifar10", "--alias", "x"], "--alias takes NAME=TERM"),
-        (["groups", "cifar10", "--matrix", "a.npy", "--encoder", "b"], "give one of --vectors"),
+        (["groups", "cifar10", "--matrix", "a.npy", "--encoder", "b"], "give only one of --vectors"),
         (["groups", "cifar10", "--vectors", "nowhere"], "not a vector store"),
         (["build", "--conceptnet", "c", "--out", "o", "--glove", "g", "--relations", "IsA=x"], "has no number"),
         (["build", "--conceptnet", "c", "--out", "o"], "a build needs vectors"),

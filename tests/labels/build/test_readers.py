@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from semco.errors import UserError
-from semco.labels.readers import stream
-from semco.labels.readers.conceptnet import read_conceptnet
-from semco.labels.readers.glove import read_glove
-from semco.labels.readers.numberbatch import read_numberbatch
-from semco.labels.readers.word2vec import read_word2vec
+from semco.labels.build.readers import stream
+from semco.labels.build.readers.conceptnet import read_conceptnet
+from semco.labels.build.readers.glove import read_glove
+from semco.labels.build.readers.numberbatch import read_numberbatch
+from semco.labels.build.readers.word2vec import read_word2vec
 
 RELATIONS = {"IsA": 1.0, "Synonym": 2.0}
 GLOVE = b"the 0.1 -0.2 3e-1\nDog 1 2 3\ncat -1 -2 -3\n"
@@ -62,7 +62,7 @@ GRAPH = (
 
 
 @pytest.mark.parametrize("pack", [plain, gzipped, zipped])
-def test_glove_is_told_apart_by_content(tmp_path: Path, pack: Callable[[Path, bytes], Path]) -> None:
+def test_glove_files_are_recognised_by_content(tmp_path: Path, pack: Callable[[Path, bytes], Path]) -> None:
     found = read_glove(pack(tmp_path / "vectors.anything", GLOVE))
     assert found.terms == ["the", "dog", "cat"]
     np.testing.assert_allclose(found.matrix, [[0.1, -0.2, 0.3], [1, 2, 3], [-1, -2, -3]], rtol=1e-6)
@@ -90,7 +90,7 @@ def test_crlf_is_accepted(tmp_path: Path) -> None:
     np.testing.assert_allclose(found.matrix[2], [-1, -2, -3])
 
 
-def test_of_equal_terms_the_first_counts(tmp_path: Path) -> None:
+def test_the_first_of_equal_terms_is_kept(tmp_path: Path) -> None:
     found = read_glove(plain(tmp_path / "v.txt", b"dog 1 2\nDOG 3 4\ndog 5 6\ncat 7 8\n"))
     assert found.terms == ["dog", "cat"]
     np.testing.assert_allclose(found.matrix, [[1, 2], [7, 8]])
@@ -114,9 +114,9 @@ def test_words_with_spaces_and_quotes_are_words(tmp_path: Path) -> None:
     [
         (b"w7 1 2", r"v\.txt line 7: expected a word and 3 numbers, found 2"),
         (b"w7 1 x 3", r"v\.txt line 7: expected a word and 3 numbers"),
-        (b"w7 1 nan 3", r"v\.txt line 7: the vector of 'w7' holds NaN"),
-        (b"w7 1 2 -inf", r"v\.txt line 7: the vector of 'w7' holds NaN or infinity"),
-        (b"w7 1 2 1e99", r"v\.txt line 7: the vector of 'w7' holds NaN or infinity"),
+        (b"w7 1 nan 3", r"v\.txt line 7: the vector of 'w7' contains NaN"),
+        (b"w7 1 2 -inf", r"v\.txt line 7: the vector of 'w7' contains NaN or infinity"),
+        (b"w7 1 2 1e99", r"v\.txt line 7: the vector of 'w7' contains NaN or infinity"),
         (b"w7", r"v\.txt line 7: expected a word and 3 numbers, found 0"),
     ],
 )
@@ -131,12 +131,12 @@ def test_a_bad_line_is_named(
 
 
 @pytest.mark.parametrize("data", [b"", b"\n\n", b"hello\n", b"\x00\x01\x02"])
-def test_what_is_no_glove_file_is_refused(tmp_path: Path, data: bytes) -> None:
+def test_other_files_are_not_read_as_glove(tmp_path: Path, data: bytes) -> None:
     with pytest.raises(UserError, match=r"v\.txt"):
         read_glove(plain(tmp_path / "v.txt", data))
 
 
-def test_truncated_packing_is_named(tmp_path: Path) -> None:
+def test_a_truncated_archive_is_a_user_error(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     text = "".join(f"w{i} {' '.join(map(str, rng.random(9)))}\n" for i in range(300)).encode()
     whole = gzip.compress(text)
@@ -168,7 +168,7 @@ def test_word2vec(tmp_path: Path, pack: Callable[[Path, bytes], Path], newline: 
 def test_word2vec_over_many_blocks_equals_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = np.random.default_rng(0).normal(size=(100, 4)).astype(np.float32)
     data = word2vec_bytes({f"w{i}": row.tolist() for i, row in enumerate(rows)})
-    monkeypatch.setattr("semco.labels.readers.word2vec.BLOCK", 50)
+    monkeypatch.setattr("semco.labels.build.readers.word2vec.BLOCK", 50)
     found = read_word2vec(plain(tmp_path / "v.bin", data))
     np.testing.assert_array_equal(found.matrix, rows)
     assert read_word2vec(tmp_path / "v.bin", limit=7).terms == [f"w{i}" for i in range(7)]
@@ -178,7 +178,7 @@ def test_word2vec_over_many_blocks_equals_one(tmp_path: Path, monkeypatch: pytes
     ("data", "message"),
     [
         (word2vec_bytes(WORDS)[:-1], r"word 3 of 3: the file is truncated"),
-        (word2vec_bytes({"a": [1.0, float("nan")]}), r"word 1: the vector of 'a' holds NaN"),
+        (word2vec_bytes({"a": [1.0, float("nan")]}), r"word 1: the vector of 'a' contains NaN"),
         (GLOVE, r"line 1: a word2vec binary file begins with its count"),
         (GRAPH, r"is a ConceptNet graph"),
         (b"", r"line 1"),
@@ -188,7 +188,7 @@ def test_word2vec_over_many_blocks_equals_one(tmp_path: Path, monkeypatch: pytes
         (b"99999999999999999999999 3\n", r"line 1"),
     ],
 )
-def test_what_is_no_word2vec_file_is_refused(tmp_path: Path, data: bytes, message: str) -> None:
+def test_other_files_are_not_read_as_word2vec(tmp_path: Path, data: bytes, message: str) -> None:
     with pytest.raises(UserError, match=message):
         read_word2vec(plain(tmp_path / "v.bin", data))
 
@@ -231,7 +231,7 @@ def test_conceptnet_over_many_blocks_equals_one(tmp_path: Path, monkeypatch: pyt
     np.testing.assert_allclose(found.weight, range(1, 60))
 
 
-def test_an_edge_from_a_term_to_itself_says_nothing(tmp_path: Path) -> None:
+def test_an_edge_from_a_term_to_itself_is_dropped(tmp_path: Path) -> None:
     text = edge("IsA", "/c/en/the_dog", "/c/en/dog") + edge("IsA", "/c/en/dog", "/c/en/pet")
     assert len(read_conceptnet(plain(tmp_path / "g.csv", text), RELATIONS).start) == 1
 
@@ -239,17 +239,17 @@ def test_an_edge_from_a_term_to_itself_says_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", r"holds no English assertions of IsA, Synonym in its 0 lines"),
-        (edge("AtLocation", "/c/en/a", "/c/en/b"), r"holds no English assertions"),
-        (edge("IsA", "/c/de/a", "/c/de/b"), r"holds no English assertions"),
-        (GLOVE, r"g\.csv line 1: a ConceptNet assertion has 5 tab-separated columns, not 1; is this"),
+        (b"", r"contains no English assertions of IsA, Synonym in its 0 lines"),
+        (edge("AtLocation", "/c/en/a", "/c/en/b"), r"contains no English assertions"),
+        (edge("IsA", "/c/de/a", "/c/de/b"), r"contains no English assertions"),
+        (GLOVE, r"g\.csv line 1: a ConceptNet assertion has 5 tab-separated columns, not 1; check that this"),
         (GRAPH + b"/a/x\t/r/IsA\t/c/en/a\n", r"g\.csv line 6: .* not 3"),
         (edge("IsA", "/c/en/a", "/c/en/b").replace(b"}", b"]"), r"g\.csv line 1: .* not the JSON"),
         (GRAPH + edge("IsA", "/c/en/a", "/c/en/b", -1.0), r"g\.csv line 6: .* weight -1"),
         (edge("IsA", "/c/en/a", "/c/en/b", float("nan")), r"line 1: .* weight nan"),
     ],
 )
-def test_what_is_no_graph_is_refused(tmp_path: Path, data: bytes, message: str) -> None:
+def test_other_files_are_not_read_as_a_graph(tmp_path: Path, data: bytes, message: str) -> None:
     with pytest.raises(UserError, match=message):
         read_conceptnet(plain(tmp_path / "g.csv", data), RELATIONS)
 
@@ -260,14 +260,14 @@ def test_a_graph_where_vectors_are_expected_is_named(tmp_path: Path) -> None:
 
 
 def test_progress_ends_at_the_size_of_the_file(tmp_path: Path) -> None:
-    told: list[tuple[str, int, int | None]] = []
+    reports: list[tuple[str, int, int | None]] = []
     path = gzipped(tmp_path / "v.gz", GLOVE)
-    read_glove(path, report=lambda *what: told.append(what))
-    assert told[-1] == ("reading GloVe", path.stat().st_size, path.stat().st_size)
+    read_glove(path, report=lambda *what: reports.append(what))
+    assert reports[-1] == ("reading GloVe", path.stat().st_size, path.stat().st_size)
 
 
 def mangled(data: bytes, cuts: list[tuple[int, bytes]]) -> bytes:
-    """``data`` with bytes put over it at the given places."""
+    """Return ``data`` with some bytes overwritten."""
     for place, over in cuts:
         place %= len(data) + 1
         data = data[:place] + over + data[place + len(over) :]
@@ -283,7 +283,7 @@ FUZZ = settings(
 @FUZZ
 @given(cuts=CUTS, keep=st.integers(0, 400), packed=st.booleans())
 @pytest.mark.parametrize("which", ["glove", "word2vec", "conceptnet", "numberbatch"])
-def test_any_bytes_give_vectors_or_a_sentence(
+def test_any_bytes_give_vectors_or_a_user_error(
     tmp_path: Path, which: str, cuts: list[tuple[int, bytes]], keep: int, packed: bool
 ) -> None:
     good = {"word2vec": word2vec_bytes(WORDS), "conceptnet": GRAPH}.get(which, GLOVE)

@@ -1,4 +1,4 @@
-"""What a reader of vectors gives back, and how it is gathered.
+"""The result of the vector readers, and how it is collected block by block.
 
 Shapes: n terms, d embedding size.
 """
@@ -11,25 +11,25 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from semco.labels.readers.stream import decode
+from semco.labels.build.readers.stream import decode
 from semco.labels.terms import normalise
 
 
 @dataclass(frozen=True)
 class VectorSet:
-    """Terms in the order of the file, which is the order of their frequency, with their vectors."""
+    """Terms with their vectors in the order of the file, which is by decreasing frequency."""
 
     terms: list[str]  # n, unique, normalised
     matrix: NDArray[np.float32]  # (n, d)
     lines: int = 0  # words read
-    duplicates: int = 0  # words whose term had been read before: the first one counts
-    latin1: int = 0  # words that are not UTF-8 and were read as Latin-1
-    unusable: int = 0  # words without a term: empty, or of another language
+    duplicates: int = 0  # words skipped because an earlier word has the same term
+    latin1: int = 0  # words that are not valid UTF-8 and were decoded as Latin-1
+    unusable: int = 0  # words without a term: empty, or in another language
 
 
 @dataclass
-class Gatherer:
-    """Collects words block by block, normalised, the first of equal terms only, at most ``limit``."""
+class VectorCollector:
+    """Collects the terms of words block by block: the first word of each term, at most ``limit`` terms."""
 
     limit: int | None = None
     to_term: Callable[[str], str | None] = normalise
@@ -41,17 +41,17 @@ class Gatherer:
     _blocks: list[NDArray[np.float32]] = field(default_factory=list)
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         return self.limit is not None and len(self._seen) >= self.limit
 
     def add(self, words: Sequence[bytes], rows: NDArray[np.float32]) -> None:
-        """Words of one block with their ``rows`` (m, d)."""
+        """Add the words of one block with their ``rows`` (m, d)."""
         kept = [i for i, word in enumerate(words) if self._is_new(word)]
         self.lines += len(words)
         self._blocks.append(rows if len(kept) == len(rows) else rows[kept])
 
     def result(self, dim: int) -> VectorSet:
-        """All that was collected; blocks are let go one by one."""
+        """Return everything collected; each block is freed once it is copied."""
         terms = list(self._seen)
         matrix = np.empty((len(terms), dim), dtype=np.float32)
         start = 0
@@ -64,7 +64,7 @@ class Gatherer:
         return VectorSet(terms, matrix, self.lines, self.duplicates, self.latin1, self.unusable)
 
     def _is_new(self, word: bytes) -> bool:
-        if self.full:
+        if self.is_full:
             return False
         text, latin1 = decode(word)
         self.latin1 += latin1

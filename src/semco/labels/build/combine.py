@@ -1,9 +1,9 @@
-"""Two sets of vectors into one space (supplement, section B, "Combining the two sets").
+"""Combine two sets of vectors into one space (supplement of the paper, section B, "Combining the two sets").
 
-On the common vocabulary the columns of both sets are put side by side and reduced by SVD. Terms of one set
-only go through that set's own block of the projection, so they are not lost.
+The SVD is computed on the terms that both sets contain, with the columns of the sets side by side. Terms of only one
+set are projected with that set's block of the projection.
 
-Shapes: n terms, a and b the sets' dimensions, d the common one.
+Shapes: n terms, a and b the dimensions of the sets, d the dimension of the common space.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _CHUNK = 65_536
 
 
 def combine(sets: list[tuple[Rows, Mask]], dim: int, power: float = 1.0) -> tuple[Rows, Mask]:
-    """L2-normalised rows (n, dim) for every term that any set knows, and which terms these are.
+    """Return L2-normalised rows (n, dim) for every term that any set knows, and which terms these are (n,).
 
-    Each set is (rows (n, a), known (n,)). ``power`` weighs a direction by its singular value to that power: 1
-    is the projection itself, 0.5 the square root ConceptNet takes, 0 makes all directions equal.
+    Each set is (rows (n, a), known (n,)). Each direction is scaled by its singular value to the ``power``: 1 is the
+    plain projection, 0.5 the square root as in ConceptNet, 0 gives all directions the same scale.
     """
     common = np.logical_and.reduce([known for _, known in sets])
-    if not common.any():  # nothing to align by: the larger set stands alone
+    if not common.any():  # nothing to align the sets by: use only the larger set
         sets = [max(sets, key=lambda one: int(one[1].sum()))]
         common = sets[0][1]
     projection = _projection(sets, common, dim, power)
@@ -38,12 +38,12 @@ def combine(sets: list[tuple[Rows, Mask]], dim: int, power: float = 1.0) -> tupl
 
 
 def _side_by_side(sets: list[tuple[Rows, Mask]], rows: slice) -> Rows:
-    """(m, a + b) with zeros for what a set does not know."""
+    """Return (m, a + b) columns of all sets, zero where a set does not know a term."""
     return np.concatenate([matrix[rows] * known[rows, None] for matrix, known in sets], axis=1)
 
 
 def _projection(sets: list[tuple[Rows, Mask]], common: Mask, dim: int, power: float) -> Rows:
-    """(a + b, d): right singular vectors of the common rows, as eigenvectors of their Gram matrix."""
+    """Return (a + b, d) right singular vectors of the common rows, computed as eigenvectors of their Gram matrix."""
     width = sum(matrix.shape[1] for matrix, _ in sets)
     gram = np.zeros((width, width))
     for begin in range(0, len(common), _CHUNK):
@@ -52,7 +52,7 @@ def _projection(sets: list[tuple[Rows, Mask]], common: Mask, dim: int, power: fl
         gram += block.T.astype(np.float64) @ block
     values, vectors = np.linalg.eigh(gram)
     values, vectors = values[::-1][:dim], vectors[:, ::-1][:, :dim]
-    values = np.maximum(values, values[0] * 1e-12)  # directions without content stay finite
+    values = np.maximum(values, values[0] * 1e-12)  # keeps negative powers of tiny eigenvalues finite
     signs = np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(vectors.shape[1])])
     projection: Rows = (vectors * signs * values ** ((power - 1) / 2)).astype(np.float32)
     return projection

@@ -1,4 +1,4 @@
-"""Bytes of a plain, gzipped or zipped file in blocks of whole lines, and what every reader reports."""
+"""Read plain, gzipped and zipped files in blocks of complete lines."""
 
 from __future__ import annotations
 
@@ -6,52 +6,46 @@ import gzip
 import io
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 from semco.errors import UserError
+from semco.labels.build.progress import Report
 
-# report(stage, done, total): total is None when it is not known.
-Report = Callable[[str, int, int | None], None]
-
-BLOCK = 16 * 2**20
+BLOCK = 16 * 2**20  # bytes read at a time
 _BROKEN = (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile)
 
 
-def silent(stage: str, done: int, total: int | None) -> None:
-    """A report to nobody."""
-
-
 class Progress:
-    """Tells how many bytes of a file were read, compressed ones for a compressed file."""
+    """Reports how many bytes of a file have been read; for a compressed file, compressed bytes."""
 
     def __init__(self, path: Path, raw: IO[bytes], stage: str, report: Report) -> None:
         self._total = path.stat().st_size
         self._raw, self._stage, self._report = raw, stage, report
 
-    def tell(self) -> None:
+    def update(self) -> None:
         self._report(self._stage, min(self._raw.tell(), self._total), self._total)
 
 
 @contextmanager
 def open_bytes(path: Path, stage: str, report: Report) -> Iterator[tuple[IO[bytes], Progress]]:
-    """The unpacked bytes of a file, and its progress; damage to the packing becomes a `UserError`."""
+    """Yield the decompressed bytes of a file and its progress; a damaged archive raises a `UserError`."""
     path = Path(path)
     if not path.is_file():
-        raise UserError(f"{path} is not a file; get it with `semco labels fetch`.")
+        raise UserError(f"{path} is not a file; download it with `semco labels fetch`.")
     with path.open("rb") as raw:
         progress = Progress(path, raw, stage, report)
         try:
-            with _unpacked(raw) as stream:
+            with _decompressed(raw) as stream:
                 yield stream, progress
         except _BROKEN as error:
             raise UserError(f"{path} is truncated or damaged ({error}); fetch it again.") from None
 
 
 def line_blocks(stream: IO[bytes], progress: Progress) -> Iterator[bytes]:
-    """Blocks that end with a line's end (the last one perhaps without)."""
+    """Yield blocks of complete lines; the last line may lack its newline."""
     rest = b""
     while chunk := stream.read(BLOCK):
         cut = chunk.rfind(b"\n") + 1
@@ -60,13 +54,13 @@ def line_blocks(stream: IO[bytes], progress: Progress) -> Iterator[bytes]:
             rest = chunk[cut:]
         else:
             rest += chunk
-        progress.tell()
+        progress.update()
     if rest:
         yield rest
 
 
 def decode(word: bytes) -> tuple[str, bool]:
-    """A word as text, and whether it had to be read as Latin-1 because it is not UTF-8."""
+    """Return a word as text, and whether it was decoded as Latin-1 because it is not valid UTF-8."""
     try:
         return word.decode(), False
     except UnicodeDecodeError:
@@ -74,7 +68,7 @@ def decode(word: bytes) -> tuple[str, bool]:
 
 
 @contextmanager
-def _unpacked(raw: IO[bytes]) -> Iterator[IO[bytes]]:
+def _decompressed(raw: IO[bytes]) -> Iterator[IO[bytes]]:
     magic = raw.read(4)
     raw.seek(0)
     if magic[:2] == b"\x1f\x8b":
@@ -88,7 +82,7 @@ def _unpacked(raw: IO[bytes]) -> Iterator[IO[bytes]]:
 
 
 def _largest(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
-    """An archive of several dimensions (glove.6B.zip) stands for its largest file."""
+    """Return the largest file of an archive: in glove.6B.zip, the vectors of the highest dimension."""
     members = [member for member in archive.infolist() if not member.is_dir()]
     if not members:
         raise zipfile.BadZipFile("the archive is empty")

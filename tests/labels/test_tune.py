@@ -1,15 +1,10 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
-from PIL import Image
 
-from semco.errors import UserError
 from semco.labels.embeddings import LabelEmbeddings
 from semco.labels.groups import group
-from semco.labels.plot import coordinates, draw, plot, pushed_apart
 from semco.labels.tune import distances, eps_for_share, merge_heights, round_steps, suggested_eps, tune
 
 
@@ -45,7 +40,7 @@ def test_heights_are_where_groups_merge() -> None:
         assert group(found, merge + 1e-4).count == 3 - i
 
 
-def test_settings_tell_what_joins() -> None:
+def test_settings_list_the_new_groups() -> None:
     found = tune(embeddings(at_degrees(0, 10, 40, 100)), (0.0, 0.05, 0.1, 0.2))
     assert [(s.eps, s.groups, s.together, s.largest) for s in found.settings] == [
         (0.0, 4, 0, 1),
@@ -62,7 +57,7 @@ def test_settings_tell_what_joins() -> None:
     assert found.default == 0.2
 
 
-def test_without_a_range_all_there_is_to_see() -> None:
+def test_the_default_steps_end_with_one_group() -> None:
     settings = tune(embeddings(RANDOM)).settings
     assert settings[0].groups == 100
     assert settings[-1].groups == 1
@@ -77,7 +72,7 @@ def test_round_steps_reach_the_top(top: float) -> None:
     assert len(steps) <= 26
 
 
-def test_the_suggestion_lies_in_a_planted_gap() -> None:
+def test_the_suggested_eps_lies_in_a_planted_gap() -> None:
     """Twenty pairs, 0.01 to 0.05 apart, all else nearly at right angles: the gap is between."""
     rng = np.random.default_rng(1)
     bases = np.linalg.qr(rng.normal(size=(64, 64)))[0]
@@ -88,7 +83,7 @@ def test_the_suggestion_lies_in_a_planted_gap() -> None:
     assert 0.05 < suggested < 0.95
 
 
-def test_the_suggestion_never_swallows() -> None:
+def test_the_suggested_eps_gives_no_large_group() -> None:
     for seed in range(20):
         rng = np.random.default_rng(seed)
         size = int(rng.integers(2, 60))
@@ -111,63 +106,3 @@ def test_eps_for_a_share_of_the_pairs() -> None:
     assert group(few, eps_for_share(few.matrix)).count == 10
     assert eps_for_share(found.matrix[:1]) == 0.0
     assert eps_for_share(few.matrix, 1.0) < 2
-
-
-@pytest.mark.parametrize("size", [2, 3, 5, 12, 100])
-def test_pictures(size: int, tmp_path: Path) -> None:
-    found = embeddings(RANDOM[:size])
-    path = tmp_path / "p.png"
-    plot(found, group(found, 0.4), path)
-    with Image.open(path) as image:
-        pixels = np.asarray(image.convert("RGB"))
-    assert pixels.shape[0] > 500
-    assert (pixels < 250).any(axis=2).mean() > 0.02  # not an empty page
-    assert [p.name for p in tmp_path.iterdir()] == ["p.png"]
-
-
-def test_every_name_is_in_the_picture_and_none_on_another() -> None:
-    found = embeddings(RANDOM)
-    figure = draw(found, group(found, 0.4))
-    tree, matrix, chart, _ = figure.axes
-    assert sorted(tick.get_text() for tick in tree.get_yticklabels()) == sorted(found.names)
-    assert [t.get_text() for t in tree.get_yticklabels()] == [t.get_text() for t in matrix.get_xticklabels()]
-    boxes = [text.get_window_extent() for text in chart.texts]
-    assert sorted(text.get_text() for text in chart.texts) == sorted(found.names)
-    assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
-
-
-@pytest.mark.parametrize("eps", [0.0, 2.0])
-def test_all_alone_and_all_together(eps: float, tmp_path: Path) -> None:
-    found = embeddings(RANDOM[:8])
-    plot(found, group(found, eps), tmp_path / "p.svg")
-    assert "</svg>" in (tmp_path / "p.svg").read_text()
-
-
-def test_odd_names_and_equal_vectors(tmp_path: Path) -> None:
-    names = ("$x$", "🐶", "a" * 1000, "日本", "<b>&", "100%")
-    found = embeddings(np.ones((6, 4)), names)
-    plot(found, group(found), tmp_path / "p.pdf")
-    assert (tmp_path / "p.pdf").stat().st_size > 1000
-
-
-def test_bad_pictures(tmp_path: Path) -> None:
-    found = embeddings(RANDOM[:3])
-    with pytest.raises(UserError, match=r"must end in .png"):
-        plot(found, group(found), tmp_path / "p.jpeg2")
-    one = embeddings(RANDOM[:1])
-    with pytest.raises(UserError, match="at least two"):
-        plot(one, group(one), tmp_path / "p.png")
-
-
-def test_the_map_is_the_same_every_time() -> None:
-    apart = distances(embeddings(RANDOM[:30]).matrix)
-    np.testing.assert_array_equal(coordinates(apart), coordinates(apart))
-
-
-def test_boxes_are_pushed_apart() -> None:
-    points, sizes = np.zeros((12, 2)) + 2, np.tile([1.0, 0.2], (12, 1))
-    moved = pushed_apart(points, sizes, np.asarray([4.0, 4.0]))
-    gap = np.abs(moved[:, None] - moved[None]) + np.eye(12)[..., None] * 9
-    assert ((gap >= [1 - 1e-3, 0.2 - 1e-3]).any(axis=2)).all()
-    assert (moved >= sizes / 2 - 1e-9).all()
-    assert (moved <= 4 - sizes / 2 + 1e-9).all()

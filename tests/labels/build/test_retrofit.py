@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 from scipy.sparse.linalg import spsolve
 
-from semco.labels.retrofit import adjacency, hold, objective, retrofit
+from semco.labels.build.retrofit import adjacency, objective, own_weights, retrofit
 
 
 @pytest.fixture
@@ -34,9 +34,9 @@ def solve(graph: sparse.csr_array, vectors: np.ndarray, alpha: np.ndarray) -> np
 
 @pytest.mark.parametrize("factor", [0.5, 1.0, 3.0])
 @pytest.mark.parametrize("papers", [True, False], ids=["the same for all", "by degree"])
-def test_it_converges_to_the_minimiser(problem: tuple, factor: float, papers: bool) -> None:
+def test_retrofitting_converges_to_the_minimiser(problem: tuple, factor: float, papers: bool) -> None:
     graph, vectors, known = problem
-    alpha = factor * known if papers else hold(graph, known, factor)
+    alpha = factor * known if papers else own_weights(graph, known, factor)
     found, reached = retrofit(graph, vectors, alpha, iterations=600)
     linked = np.asarray(graph.sum(axis=1)) > 0
     np.testing.assert_array_equal(reached, known | linked)
@@ -46,9 +46,9 @@ def test_it_converges_to_the_minimiser(problem: tuple, factor: float, papers: bo
     np.testing.assert_allclose(found[solvable], expected, atol=1e-5)
 
 
-def test_the_objective_never_rises(problem: tuple) -> None:
+def test_the_objective_never_increases(problem: tuple) -> None:
     graph, vectors, known = problem
-    alpha = hold(graph, known, 1.0)
+    alpha = own_weights(graph, known, 1.0)
     energies = [objective(graph, vectors, alpha, retrofit(graph, vectors, alpha, iterations=i)[0]) for i in range(40)]
     assert all(after <= before * (1 + 1e-6) for before, after in pairwise(energies))
     assert energies[-1] < 0.9 * energies[0]
@@ -74,7 +74,7 @@ def test_one_edge_by_hand() -> None:
     np.testing.assert_allclose(both[0], (4 * vectors[0] + 3 * vectors[1]) / 7, rtol=1e-5)
 
 
-def test_terms_out_of_reach_stay_zero_and_say_so() -> None:
+def test_unreachable_terms_stay_zero_and_are_marked() -> None:
     graph = adjacency(np.array([0, 2]), np.array([1, 3]), np.ones(2), 5)
     found, reached = retrofit(graph, np.ones((5, 3), np.float32), np.array([1.0, 0, 0, 0, 0]))
     assert reached.tolist() == [True, True, False, False, False]
@@ -85,7 +85,7 @@ def test_terms_out_of_reach_stay_zero_and_say_so() -> None:
 def test_a_term_without_edges_keeps_its_vector() -> None:
     graph = adjacency(np.array([0]), np.array([1]), np.ones(1), 3)
     vectors = np.eye(3, dtype=np.float32)
-    found, _ = retrofit(graph, vectors, hold(graph, np.ones(3, bool), 1.0), iterations=5)
+    found, _ = retrofit(graph, vectors, own_weights(graph, np.ones(3, bool), 1.0), iterations=5)
     np.testing.assert_allclose(found[2], vectors[2], atol=1e-7)
 
 
@@ -94,20 +94,22 @@ def test_the_graph_is_symmetric_and_parallel_edges_add_up() -> None:
     np.testing.assert_allclose(graph.toarray(), [[0, 3, 0.5], [3, 0, 0], [0.5, 0, 0]])
 
 
-def test_every_known_term_holds_on_to_half_of_itself() -> None:
+def test_every_known_term_keeps_half_of_its_own_vector() -> None:
     """Term 0 has edges of 1 and 3, term 3 has none, term 2 has no vector."""
     graph = adjacency(np.array([0, 0]), np.array([1, 2]), np.array([1.0, 3.0]), 4)
     known = np.array([True, True, False, True])
-    np.testing.assert_allclose(hold(graph, known, 1.0), [4, 1, 0, 1])
-    np.testing.assert_allclose(hold(graph, known, 0.5), [2, 0.5, 0, 0.5])
+    np.testing.assert_allclose(own_weights(graph, known, 1.0), [4, 1, 0, 1])
+    np.testing.assert_allclose(own_weights(graph, known, 0.5), [2, 0.5, 0, 0.5])
     vectors = np.array([[8.0], [0.0], [0.0], [5.0]], dtype=np.float32)
-    once, _ = retrofit(graph, vectors, hold(graph, known, 1.0), iterations=1)
+    once, _ = retrofit(graph, vectors, own_weights(graph, known, 1.0), iterations=1)
     # term 2 starts as its neighbour, 8; then (8 + (1 * 0 + 3 * 8) / 4) / 2 and (0 + 8) / 2
     np.testing.assert_allclose(once[:, 0], [7, 4, 8, 5])
 
 
 def test_progress_counts_columns(problem: tuple) -> None:
     graph, vectors, known = problem
-    told: list[tuple[int, int]] = []
-    retrofit(graph, vectors, known.astype(float), iterations=1, report=lambda done, total: told.append((done, total)))
-    assert told == [(64, 70), (70, 70)]
+    reports: list[tuple[int, int]] = []
+    retrofit(
+        graph, vectors, known.astype(float), iterations=1, report=lambda done, total: reports.append((done, total))
+    )
+    assert reports == [(64, 70), (70, 70)]

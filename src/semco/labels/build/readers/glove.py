@@ -1,7 +1,7 @@
-"""GloVe text: a word and its numbers on a line, separated by spaces; a header (``count dim``) is skipped.
+"""Read GloVe text files: one word and its numbers per line, separated by spaces; a header (``count dim``) is skipped.
 
-A block of lines is parsed at once by Arrow's CSV reader. A block it refuses (words that hold spaces, as a few
-of GloVe 840B do; damaged lines) is read line by line, which also finds the line to name in an error.
+Arrow's CSV reader parses a block of lines at once. Blocks that it rejects (a few words of GloVe 840B contain spaces;
+damaged lines) are parsed line by line, which also finds the line number for an error message.
 
 Shapes: m lines of a block, d embedding size.
 """
@@ -18,82 +18,85 @@ from numpy.typing import NDArray
 from pyarrow import csv
 
 from semco.errors import UserError
-from semco.labels.readers.stream import Report, line_blocks, open_bytes, silent
-from semco.labels.readers.vectors import Gatherer, VectorSet
+from semco.labels.build.progress import Report, no_report
+from semco.labels.build.readers.stream import line_blocks, open_bytes
+from semco.labels.build.readers.vectors import VectorCollector, VectorSet
 from semco.labels.terms import normalise
 
 Rows = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class _Where:
-    """The file and the number of the line before the block, for errors."""
+class _BlockPosition:
+    """The file and the number of lines before a block, for error messages."""
 
     path: Path
-    line: int
+    lines_before: int
 
-    def error(self, i: int, what: str) -> UserError:
-        return UserError(f"{self.path} line {self.line + i + 1}: {what}.")
+    def error(self, i: int, message: str) -> UserError:
+        return UserError(f"{self.path} line {self.lines_before + i + 1}: {message}.")
 
 
 def read_glove(
     path: Path,
     limit: int | None = None,
-    report: Report = silent,
+    report: Report = no_report,
     to_term: Callable[[str], str | None] = normalise,
     stage: str = "reading GloVe",
 ) -> VectorSet:
-    """The first ``limit`` terms of a GloVe text file (plain, .gz, .zip)."""
-    gathered, dim = Gatherer(limit, to_term), 0
+    """Read the first ``limit`` terms of a GloVe text file (plain, .gz, .zip); ``to_term`` may skip a word with None."""
+    collector, dim = VectorCollector(limit, to_term), 0
     with open_bytes(path, stage, report) as (stream, progress):
-        for where, block in _numbered(Path(path), line_blocks(stream, progress)):
+        for position, block in _with_positions(Path(path), line_blocks(stream, progress)):
             if not dim:
-                dim, block, where = _begin(block, where)
+                dim, block, position = _skip_header(block, position)
             if block.strip():
-                gathered.add(*_parse(block, dim, where))
-            if gathered.full:
+                collector.add(*_parse(block, dim, position))
+            if collector.is_full:
                 break
-    if not gathered.lines:
-        raise UserError(f"{path} holds no vectors.")
-    return gathered.result(dim)
+    if not collector.lines:
+        raise UserError(f"{path} contains no vectors; give a GloVe text file.")
+    return collector.result(dim)
 
 
-def _numbered(path: Path, blocks: Iterator[bytes]) -> Iterator[tuple[_Where, bytes]]:
+def _with_positions(path: Path, blocks: Iterator[bytes]) -> Iterator[tuple[_BlockPosition, bytes]]:
     line = 0
     for block in blocks:
-        yield _Where(path, line), block
+        yield _BlockPosition(path, line), block
         line += block.count(b"\n")
 
 
-def _begin(block: bytes, where: _Where) -> tuple[int, bytes, _Where]:
-    """The dimension (from the first line of vectors), and the block without a header line."""
+def _skip_header(block: bytes, position: _BlockPosition) -> tuple[int, bytes, _BlockPosition]:
+    """Return the dimension, read from the first lines of the file, and the block without a header line."""
     first, _, rest = block.partition(b"\n")
     fields = first.split()
     if len(fields) == 2 and all(f.isdigit() for f in fields) and rest:
-        return int(fields[1]), rest, _Where(where.path, where.line + 1)
+        return int(fields[1]), rest, _BlockPosition(position.path, position.lines_before + 1)
     if first.startswith(b"/a/") and first.count(b"\t") == 4:
-        raise UserError(f"{where.path} is a ConceptNet graph, not a vector file; give it with --conceptnet.")
+        raise UserError(f"{position.path} is a ConceptNet graph, not a vector file; pass it as the graph (conceptnet).")
     dim = len(fields) - 1
     if dim < 2 or _floats(fields[-1:]) is None:
-        raise where.error(0, "a GloVe line is a word and at least two numbers; is this a text file of vectors?")
-    return dim, block, where
+        raise position.error(
+            0, "a GloVe line is a word and at least two numbers; check that this is a text file of vectors"
+        )
+    return dim, block, position
 
 
-def _parse(block: bytes, dim: int, where: _Where) -> tuple[list[bytes], Rows]:
-    """Words and rows (m, d) of whole lines."""
+def _parse(block: bytes, dim: int, position: _BlockPosition) -> tuple[list[bytes], Rows]:
+    """Return the words and rows (m, d) of complete lines."""
     if b"\r" in block:
         block = block.replace(b"\r\n", b"\n")
     fast = _parse_fast(block, dim)
-    words, rows = fast if fast is not None else _parse_slowly(block, dim, where)
+    words, rows = fast if fast is not None else _parse_slowly(block, dim, position)
     if not np.isfinite(rows).all():
         bad = int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
         number = [i for i, line in enumerate(block.split(b"\n")) if line.strip()][bad]
-        raise where.error(number, f"the vector of {words[bad].decode(errors='replace')!r} holds NaN or infinity")
+        raise position.error(number, f"the vector of {words[bad].decode(errors='replace')!r} contains NaN or infinity")
     return words, rows
 
 
 def _parse_fast(block: bytes, dim: int) -> tuple[list[bytes], Rows] | None:
-    """The block by Arrow, or None where a line is not exactly a word and ``dim`` numbers."""
+    """Return the block parsed by Arrow, or None if a line is not exactly a word and ``dim`` numbers."""
     names = [str(i) for i in range(dim + 1)]
     types = {"0": pa.binary(), **dict.fromkeys(names[1:], pa.float32())}
     try:
@@ -114,7 +117,8 @@ def _parse_fast(block: bytes, dim: int) -> tuple[list[bytes], Rows] | None:
     return table.column(0).to_pylist(), rows
 
 
-def _parse_slowly(block: bytes, dim: int, where: _Where) -> tuple[list[bytes], Rows]:
+def _parse_slowly(block: bytes, dim: int, position: _BlockPosition) -> tuple[list[bytes], Rows]:
+    """Return the block parsed line by line, where a word may contain spaces."""
     words, rows = [], []
     for i, line in enumerate(block.split(b"\n")):
         fields = line.rstrip(b" ").rsplit(b" ", dim)
@@ -123,7 +127,7 @@ def _parse_slowly(block: bytes, dim: int, where: _Where) -> tuple[list[bytes], R
         numbers = _floats(fields[1:])
         if len(fields) != dim + 1 or numbers is None:
             found = len(line.split()) - 1
-            raise where.error(i, f"expected a word and {dim} numbers, found {found} fields after the word")
+            raise position.error(i, f"expected a word and {dim} numbers, found {found} fields after the word")
         words.append(fields[0])
         rows.append(numbers)
     return words, np.asarray(rows, dtype=np.float32).reshape(-1, dim)

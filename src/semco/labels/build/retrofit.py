@@ -1,17 +1,19 @@
-"""Retrofitting: move word vectors towards their neighbours in a graph (supplement, section B).
+"""Retrofitting: move word vectors towards their neighbours in a graph (supplement of the paper, section B).
 
-Minimises, as the paper does,
+Minimises the objective of the paper,
 
     E(v) = sum_i alpha_i |v_i - v^_i|^2 + sum_(i,j) beta_ij |v_i - v_j|^2
 
-with alpha_i > 0 for terms that have a vector and 0 for terms that only the graph knows, so these get one too.
-NOTE: the paper says alpha_i = 1, under which a term with a thousand edges (``man``, ``animal``) becomes the mean of its
-neighbours; as ConceptNet does, ours grows with the term's edges (`hold`), so that every term keeps as much of itself.
+where alpha_i > 0 for terms with a vector and alpha_i = 0 for terms that occur only in the graph, which get a vector in
+this way.
+NOTE: the paper uses alpha_i = 1, with which a term with a thousand edges (``man``, ``animal``) becomes the mean of its
+neighbours. We follow ConceptNet: alpha_i is proportional to the summed weight of the term's edges (`own_weights`), so
+that every term keeps the same share of its own vector.
 Setting the gradient to zero gives, with W = beta + beta^T and D its row sums,
 
     v_i = (alpha_i v^_i + sum_j W_ij v_j) / (alpha_i + D_i)
 
-which is iterated (Jacobi). A step never raises E, because D + alpha + W is positive semi-definite.
+which is iterated (Jacobi). A step never increases E, because D + alpha + W is positive semi-definite.
 
 Shapes: n terms, d embedding size.
 """
@@ -28,7 +30,7 @@ from scipy import sparse
 Rows = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 Weights = NDArray[np.float64]
-_COLUMNS = 64  # columns are independent: in slices, memory stays near that of the one matrix
+_COLUMNS = 64  # columns are independent; slices of them keep the memory close to that of one matrix
 
 
 def retrofit(
@@ -38,12 +40,12 @@ def retrofit(
     iterations: int = 10,
     report: Callable[[int, int], None] | None = None,
 ) -> tuple[Rows, Mask]:
-    """Vectors (n, d) after ``iterations`` steps on ``graph`` (n, n; W above), and which terms have one.
+    """Return vectors (n, d) after ``iterations`` steps on ``graph`` (n, n; W above), and which terms have one (n,).
 
-    ``vectors`` counts only where ``alpha`` (n,) is not 0. Terms that no path joins to such a one stay zero.
+    Rows of ``vectors`` are used only where ``alpha`` (n,) is not 0. Terms without a path to such a term stay zero.
     """
     known = alpha > 0
-    start, reached = spread(graph, known)
+    start, reached = initial_means(graph, known)
     scale = sparse.diags_array(1.0 / (alpha + graph.sum(axis=1) + ~reached))
     step = sparse.csr_array(scale @ graph, dtype=np.float32)
     pull = (scale.diagonal() * alpha).astype(np.float32)[:, None]
@@ -62,10 +64,11 @@ def retrofit(
     return result, reached
 
 
-def spread(graph: sparse.csr_array, known: Mask) -> tuple[list[sparse.csr_array], Mask]:
-    """How graph-only terms get a first vector, ring by ring: the mean of the neighbours reached before.
+def initial_means(graph: sparse.csr_array, known: Mask) -> tuple[list[sparse.csr_array], Mask]:
+    """Return matrices (n, n) that give graph-only terms their initial vectors, and which terms have one then (n,).
 
-    Starting them at zero instead would pull their neighbours to zero for many iterations.
+    The i-th matrix gives a vector to the terms that are i + 1 edges away from a known term: the weighted mean of their
+    neighbours that already have one. An initial vector of zero would pull the neighbours to zero for many iterations.
     """
     reached = known.copy()
     rings: list[sparse.csr_array] = []
@@ -81,7 +84,7 @@ def spread(graph: sparse.csr_array, known: Mask) -> tuple[list[sparse.csr_array]
 
 
 def objective(graph: sparse.csr_array, original: Rows, alpha: Weights, vectors: Rows) -> float:
-    """E of ``vectors`` (n, d), in double precision; every edge is stored twice in the symmetric ``graph``."""
+    """Return E of ``vectors`` (n, d) in double precision; the symmetric ``graph`` stores every edge twice."""
     moved = ((vectors - original).astype(np.float64) ** 2).sum(axis=1)
     edges = graph.tocoo()
     apart = (vectors[edges.row] - vectors[edges.col]).astype(np.float64)
@@ -89,13 +92,13 @@ def objective(graph: sparse.csr_array, original: Rows, alpha: Weights, vectors: 
 
 
 def adjacency(start: NDArray[Any], end: NDArray[Any], weight: NDArray[Any], size: int) -> sparse.csr_array:
-    """Symmetric (size, size) weights; parallel edges add up."""
+    """Return the symmetric (size, size) weights; the weights of parallel edges are added."""
     one_way = sparse.csr_array((weight.astype(np.float32), (start, end)), shape=(size, size))
     return sparse.csr_array(one_way + one_way.T)
 
 
-def hold(graph: sparse.csr_array, known: Mask, factor: float) -> Weights:
-    """alpha (n,): a known term's own vector counts ``factor`` times as much as all its edges together."""
+def own_weights(graph: sparse.csr_array, known: Mask, factor: float) -> Weights:
+    """Return alpha (n,): ``factor`` times the summed edge weights of each known term, 0 for the other terms."""
     degree = np.asarray(graph.sum(axis=1), dtype=np.float64)
     alpha: Weights = factor * np.where(degree > 0, degree, 1.0) * known
     return alpha

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from semco.labels.combine import combine
+from semco.labels.build.combine import combine
 from semco.labels.store import unit_rows
 
 

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 from semco.errors import UserError
-from semco.labels import fetch as fetch_module
-from semco.labels.fetch import SOURCES, Source, download, fetch
+from semco.labels.build import fetch as fetch_module
+from semco.labels.build.fetch import SOURCES, Source, download, fetch
 
 DATA = np.random.default_rng(0).bytes(300_000)
 DIGEST = hashlib.sha256(DATA).hexdigest()
 
 
 class Server(ThreadingHTTPServer):
-    """Serves `DATA`; ``behaviour`` says how badly."""
+    """Serves `DATA`; ``behaviour`` names how it fails."""
 
     daemon_threads = True
     behaviour = "good"
@@ -80,12 +80,12 @@ def names(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("known", [{}, {"size": len(DATA)}, {"size": len(DATA), "sha256": DIGEST}])
-def test_a_file_comes_whole_and_once(server: Server, tmp_path: Path, known: dict) -> None:
-    told: list[tuple[str, int, int | None]] = []
-    path = download(server.source(**known), tmp_path / "new", lambda *what: told.append(what))
+def test_a_file_is_downloaded_completely_and_once(server: Server, tmp_path: Path, known: dict) -> None:
+    reports: list[tuple[str, int, int | None]] = []
+    path = download(server.source(**known), tmp_path / "new", lambda *what: reports.append(what))
     assert path.read_bytes() == DATA
     assert names(path.parent) == ["data.bin"]
-    assert ("fetching data.bin", len(DATA), len(DATA)) in told
+    assert ("fetching data.bin", len(DATA), len(DATA)) in reports
     download(server.source(**known), tmp_path / "new")
     assert len(server.requests) == 1
 
@@ -100,20 +100,20 @@ def test_dropped_connections_are_resumed(server: Server, tmp_path: Path) -> None
     assert all(after > before for before, after in pairwise(starts))
 
 
-def test_a_killed_download_goes_on(server: Server, tmp_path: Path) -> None:
+def test_an_interrupted_download_resumes(server: Server, tmp_path: Path) -> None:
     (tmp_path / "data.bin.part").write_bytes(DATA[:123_456])
     path = download(server.source(sha256=DIGEST), tmp_path)
     assert path.read_bytes() == DATA
     assert server.requests == ["bytes=123456-"]
 
 
-def test_a_server_without_ranges_begins_again(server: Server, tmp_path: Path) -> None:
+def test_a_server_without_ranges_starts_again(server: Server, tmp_path: Path) -> None:
     server.behaviour = "no ranges"
     (tmp_path / "data.bin.part").write_bytes(b"x" * 123_456)
     assert download(server.source(sha256=DIGEST), tmp_path).read_bytes() == DATA
 
 
-def test_a_part_that_is_whole_is_recognised(server: Server, tmp_path: Path) -> None:
+def test_a_complete_part_is_recognised(server: Server, tmp_path: Path) -> None:
     (tmp_path / "data.bin.part").write_bytes(DATA)
     assert download(server.source(), tmp_path).read_bytes() == DATA
     (tmp_path / "data.bin").rename(tmp_path / "data.bin.part")
@@ -142,7 +142,7 @@ def test_a_busy_server_is_asked_again(server: Server, tmp_path: Path) -> None:
         ("good", {"sha256": "0" * 64}, "does not have the checksum"),
     ],
 )
-def test_what_cannot_be_fetched_leaves_no_file(
+def test_a_failed_download_leaves_no_file(
     server: Server, tmp_path: Path, behaviour: str, known: dict, message: str
 ) -> None:
     server.behaviour = behaviour
@@ -151,12 +151,12 @@ def test_what_cannot_be_fetched_leaves_no_file(
     assert "data.bin" not in names(tmp_path)
 
 
-def test_nobody_there_is_said_in_a_sentence(tmp_path: Path) -> None:
+def test_an_unreachable_server_is_a_user_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be reached"):
         download(Source("http://127.0.0.1:9/x", "x"), tmp_path, pause=0)
 
 
-def test_unknown_names_are_answered_with_the_known_ones(tmp_path: Path) -> None:
+def test_the_error_for_an_unknown_file_lists_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"glove, glove-6b, numberbatch, word2vec"):
         fetch("glov", tmp_path)
 

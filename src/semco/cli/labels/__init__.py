@@ -1,0 +1,22 @@
+"""``semco labels``: look class names up, group them, and build vector stores."""
+
+from __future__ import annotations
+
+import typer
+
+from semco.cli.labels import build, fetch, groups, lookup, score, tune
+
+app = typer.Typer(
+    help="Look class names up, group them, choose eps, and build vector stores.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+app.command()(lookup.lookup)
+app.command()(lookup.nearest)
+app.command()(groups.groups)
+app.command()(groups.plot)
+app.command()(tune.tune)
+app.command()(build.build)
+app.command(name="import")(build.import_store)
+app.command()(fetch.fetch)
+app.command()(score.score)

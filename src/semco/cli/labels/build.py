@@ -1,0 +1,50 @@
+"""``semco labels build`` and ``semco labels import``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from semco.cli.labels.display import print_store, progress_bars
+from semco.cli.labels.options import parse_relations
+
+Out = Annotated[Path, typer.Option(help="The folder of the new store.")]
+Dim = Annotated[int, typer.Option(help="Dimension of the stored vectors.")]
+
+
+def build(
+    conceptnet: Annotated[Path, typer.Option(help="ConceptNet assertions (.csv, .gz).")],
+    out: Out,
+    glove: Annotated[Path | None, typer.Option(help="GloVe text file (.txt, .gz, .zip).")] = None,
+    word2vec: Annotated[Path | None, typer.Option(help="word2vec binary file (.bin, .gz).")] = None,
+    relations: Annotated[
+        str | None, typer.Option(help="Relations to use, separated by commas; IsA=0.5 sets the weight of one.")
+    ] = None,
+    dim: Dim = 128,
+    iterations: Annotated[int, typer.Option(help="Iterations of retrofitting.")] = 10,
+    max_words: Annotated[int | None, typer.Option(help="Largest number of terms; the most frequent are kept.")] = None,
+) -> None:
+    """Build a store from GloVe and word2vec vectors and the ConceptNet graph; run it again to resume a build."""
+    from semco.labels.build import RELATIONS, BuildSettings, build_store
+
+    weights = RELATIONS if relations is None else parse_relations(relations)
+    settings = BuildSettings(dim=dim, iterations=iterations)
+    with progress_bars() as report:
+        store = build_store(glove, word2vec, conceptnet, out, weights, settings, max_words, report=report)
+    print_store(store)
+
+
+def import_store(
+    numberbatch: Annotated[Path, typer.Argument(help="ConceptNet Numberbatch file (.txt, .gz).")],
+    out: Out,
+    dim: Dim = 128,
+    max_words: Annotated[int | None, typer.Option(help="Largest number of terms; the first are kept.")] = None,
+) -> None:
+    """Build a store from a published ConceptNet Numberbatch file."""
+    from semco.labels.build import import_numberbatch
+
+    with progress_bars() as report:
+        store = import_numberbatch(numberbatch, out, dim, max_words, report)
+    print_store(store)

@@ -1,0 +1,88 @@
+"""``semco labels groups`` and ``semco labels plot``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from semco.cli.labels.display import print_json, print_line, print_notes, print_table, print_title
+from semco.cli.labels.options import (
+    Aliases,
+    AsJson,
+    Attributes,
+    Classes,
+    Encoder,
+    Eps,
+    MatrixFile,
+    Prompts,
+    Vectors,
+    embeddings_from_options,
+)
+
+if TYPE_CHECKING:
+    from semco.labels import Groups, LabelEmbeddings
+
+
+def groups(
+    names: Classes,
+    eps: Eps = None,
+    vectors: Vectors = None,
+    alias: Aliases = None,
+    attributes: Attributes = None,
+    matrix: MatrixFile = None,
+    encoder: Encoder = None,
+    prompt: Prompts = None,
+    json: AsJson = False,
+) -> None:
+    """Show the groups of classes whose label vectors are close."""
+    from semco.labels import group
+    from semco.labels.summary import groups_summary
+
+    embeddings = embeddings_from_options(names, vectors, alias, attributes, matrix, encoder, prompt)
+    found = group(embeddings, "auto" if eps is None else eps)
+    print_notes((*embeddings.notes, *found.notes))
+    if json:
+        print_json(groups_summary(embeddings, found))
+    else:
+        _print_groups(embeddings, found, eps_origin="default of the source" if eps is None else "as given")
+
+
+def plot(
+    names: Classes,
+    out: Annotated[Path, typer.Option(help="The file to write: .png, .svg or .pdf.")] = Path("labels.png"),
+    eps: Eps = None,
+    vectors: Vectors = None,
+    alias: Aliases = None,
+    attributes: Attributes = None,
+    matrix: MatrixFile = None,
+    encoder: Encoder = None,
+    prompt: Prompts = None,
+) -> None:
+    """Plot a dendrogram with the eps line, the matrix of cosines and a map of the classes."""
+    from semco.labels import group
+    from semco.labels.plot import plot as write_plot
+
+    embeddings = embeddings_from_options(names, vectors, alias, attributes, matrix, encoder, prompt)
+    found = group(embeddings, "auto" if eps is None else eps)
+    write_plot(embeddings, found, out)
+    print_notes((*embeddings.notes, *found.notes))
+    print_line(f"{found.count} groups of {len(found.names)} classes at eps {found.eps:.3g}: {out}")
+
+
+def _print_groups(embeddings: LabelEmbeddings, found: Groups, eps_origin: str) -> None:
+    from semco.labels.summary import other_terms, shared_groups
+
+    if rows := other_terms(embeddings):
+        print_title("Class names whose term differs from the name")
+        print_table(("name", "term", "route"), rows)
+    shared = shared_groups(found)
+    at_eps = f"at eps {found.eps:.3g} ({eps_origin})"
+    if shared:
+        print_title(f"Groups of more than one class {at_eps}")
+        print_table(("", "classes"), [(str(i), ", ".join(members)) for i, members in enumerate(shared, 1)])
+    else:
+        print_title(f"No group has more than one class {at_eps}")
+    alone = found.count - len(shared)
+    print_line(f"{len(found.names)} classes, {found.count} groups, {alone} classes alone. {embeddings.source}.")

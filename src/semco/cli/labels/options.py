@@ -1,0 +1,105 @@
+"""Options of several ``semco labels`` commands, and what they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from semco.errors import UserError
+
+if TYPE_CHECKING:
+    from semco.labels.embeddings import LabelEmbeddings
+    from semco.labels.sources import StoreSource
+
+Classes = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAMES.txt|FOLDER|DATASET",
+        help="A file with one class name per line, a folder of class folders, or a data set such as cifar100.",
+    ),
+]
+Vectors = Annotated[
+    Path | None, typer.Option(help="A store made by `semco labels build`; the default is the bundled store.")
+]
+Aliases = Annotated[
+    list[str] | None,
+    typer.Option("--alias", metavar="NAME=TERM", help="The term of a class name (labels.aliases); repeatable."),
+]
+Attributes = Annotated[Path | None, typer.Option(help="Class attributes (.csv, .txt, .npy) to use instead of a store.")]
+MatrixFile = Annotated[
+    Path | None, typer.Option("--matrix", help="Your own label vectors (.npy, .csv), one row per class.")
+]
+Encoder = Annotated[str | None, typer.Option(help="A text encoder of transformers: a folder or a name on the hub.")]
+Prompts = Annotated[
+    list[str] | None, typer.Option("--prompt", help='A prompt for the encoder, such as "a photo of a {}."; repeatable.')
+]
+Eps = Annotated[
+    float | None,
+    typer.Option(
+        help="Largest cosine distance between neighbours in a group; 0 gives no groups. Default: the source's."
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def store_from_options(vectors: Path | None, alias: Sequence[str] | None = None) -> StoreSource:
+    """Return the store that ``--vectors`` names, or the bundled one."""
+    from semco.labels.sources import store_source
+
+    return store_source(vectors, parse_aliases(alias))
+
+
+def embeddings_from_options(
+    names: str,
+    vectors: Path | None,
+    alias: Sequence[str] | None,
+    attributes: Path | None,
+    matrix: Path | None,
+    encoder: str | None,
+    prompt: Sequence[str] | None,
+) -> LabelEmbeddings:
+    """Return the label vectors of the class names, from the source that the options name or the bundled store."""
+    from semco.config import LabelsConfig
+    from semco.data.class_names import class_names
+    from semco.labels import label_source
+
+    sources = {"store": vectors, "attributes": attributes, "matrix": matrix, "encoder": encoder}
+    kinds = [kind for kind, value in sources.items() if value is not None]
+    if len(kinds) > 1:
+        raise UserError("give only one of --vectors, --attributes, --matrix and --encoder.")
+    values: dict[str, Any] = {
+        "source": kinds[0] if kinds else "bundled",
+        "path": vectors or attributes or matrix,
+        "encoder": encoder,
+        "aliases": parse_aliases(alias),
+    }
+    if prompt:
+        values["prompts"] = tuple(prompt)
+    classes = class_names(names)
+    return label_source(LabelsConfig(**values)).vectors(classes)
+
+
+def parse_aliases(texts: Sequence[str] | None) -> dict[str, str]:
+    """Return the values NAME=TERM of ``--alias`` as name -> term."""
+    aliases = {}
+    for text in texts or ():
+        name, equals, term = text.rpartition("=")
+        if not equals or not name.strip() or not term.strip():
+            raise UserError(f"--alias takes NAME=TERM, for example 'aquarium_fish=goldfish', not {text!r}.")
+        aliases[name.strip()] = term.strip()
+    return aliases
+
+
+def parse_relations(text: str) -> dict[str, float]:
+    """Return the value of ``--relations``, such as "IsA,Synonym=0.5", as relation -> weight."""
+    weights = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, _, weight = part.partition("=")
+        try:
+            weights[name.strip()] = float(weight or 1.0)
+        except ValueError:
+            raise UserError(f"--relations: {part!r} has no number after the =; write, for example, IsA=0.5.") from None
+    return weights

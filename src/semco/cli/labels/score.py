@@ -1,0 +1,42 @@
+"""``semco labels score``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from semco.cli.labels.display import print_json, print_line, print_table, print_title
+from semco.cli.labels.options import AsJson, Eps, Vectors, store_from_options
+
+
+def score(
+    vectors: Vectors = None,
+    eps: Eps = None,
+    looks: Annotated[
+        Path | None, typer.Option(help="Visual similarity of the classes, a .npy file from scripts/train_looks.py.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Measure a store on CIFAR-100's class names: the paper's groups, superclasses and visual similarity."""
+    from dataclasses import asdict
+
+    from semco.labels.score import score as measure
+
+    found = measure(store_from_options(vectors), "auto" if eps is None else eps, looks)
+    if json:
+        print_json(asdict(found))
+        return
+    print_title(f"CIFAR-100's class names at eps {found.eps:.3g}")
+    rows = [
+        ("pairwise F1 with the paper's groups", f"{found.f1:.2f}"),
+        ("grouped pairs", str(found.pairs)),
+        ("share of them within one superclass", f"{found.inside:.0%}"),
+    ]
+    if found.looks is not None and found.alike is not None:
+        rows.append(("rank correlation with visual similarity", f"{found.looks:.3f}"))
+        rows.append(("average precision at finding look-alikes", f"{found.alike:.3f}"))
+    print_table(("measure", "value"), rows)
+    for members in found.groups:
+        print_line(f"  {', '.join(members)}")

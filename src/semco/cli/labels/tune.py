@@ -1,0 +1,57 @@
+"""``semco labels tune``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from semco.cli.labels.display import print_json, print_line, print_notes, print_table, print_title, shorten
+from semco.cli.labels.options import (
+    Aliases,
+    AsJson,
+    Attributes,
+    Classes,
+    Encoder,
+    MatrixFile,
+    Prompts,
+    Vectors,
+    embeddings_from_options,
+)
+
+
+def tune(
+    names: Classes,
+    eps: Annotated[list[float] | None, typer.Option(help="A value of eps to compare; repeatable.")] = None,
+    vectors: Vectors = None,
+    alias: Aliases = None,
+    attributes: Attributes = None,
+    matrix: MatrixFile = None,
+    encoder: Encoder = None,
+    prompt: Prompts = None,
+    json: AsJson = False,
+) -> None:
+    """Show which classes each eps groups, and suggest an eps in the largest gap between merges."""
+    from dataclasses import asdict
+
+    from semco.labels.tune import tune as compare_eps
+
+    embeddings = embeddings_from_options(names, vectors, alias, attributes, matrix, encoder, prompt)
+    found = compare_eps(embeddings, tuple(eps) if eps else None)
+    print_notes(embeddings.notes)
+    if json:
+        print_json(asdict(found))
+        return
+    print_title(embeddings.source)
+    rows = [
+        (
+            f"{one.eps:g}",
+            str(one.groups),
+            str(one.together),
+            str(one.largest),
+            shorten("; ".join(map(" + ".join, one.joined))),
+        )
+        for one in found.settings
+    ]
+    print_table(("eps", "groups", "with several classes", "largest", "new groups"), rows)
+    print_line(f"Suggested eps (largest gap): {found.suggested:.3f}. Default of the source: {found.default:.3f}.")

@@ -1,0 +1,205 @@
+"""Build a vector store: read the files, retrofit each set of vectors on the graph, combine the sets, write.
+
+The result of each stage is stored next to the store (`stages`) until the build is complete. The store itself appears
+only at the end, as a whole.
+
+Shapes: n terms of the vocabulary, d embedding size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from semco.errors import UserError
+from semco.labels.build.checksum import sha256
+from semco.labels.build.combine import combine
+from semco.labels.build.progress import Report, no_report
+from semco.labels.build.readers.conceptnet import Edges, read_conceptnet
+from semco.labels.build.readers.glove import read_glove
+from semco.labels.build.readers.numberbatch import read_numberbatch
+from semco.labels.build.readers.vectors import VectorSet
+from semco.labels.build.readers.word2vec import read_word2vec
+from semco.labels.build.retrofit import own_weights, retrofit
+from semco.labels.build.settings import RELATIONS, BuildSettings, check_settings
+from semco.labels.build.stages import Arrays, Stages, pack_terms, unpack_terms
+from semco.labels.build.vocabulary import Vocabulary, is_a_pairs, make_vocabulary, vocabulary_graph, vocabulary_rows
+from semco.labels.eps import sibling_eps
+from semco.labels.store import VectorStore, check_replaceable, unit_rows
+
+Rows = NDArray[np.float32]
+Mask = NDArray[np.bool_]
+
+_READERS: Mapping[str, Callable[[Path, int | None, Report], VectorSet]] = {
+    "glove": read_glove,
+    "word2vec": read_word2vec,
+}
+
+
+def build_store(
+    glove: Path | None,
+    word2vec: Path | None,
+    conceptnet: Path,
+    out: Path,
+    relations: Mapping[str, float] = RELATIONS,
+    settings: BuildSettings = BuildSettings(),  # noqa: B008 (frozen)
+    max_words: int | None = None,
+    keep: Collection[str] | None = None,
+    report: Report = no_report,
+) -> VectorStore:
+    """Build the store ``out`` from a ConceptNet graph and one or two sets of vectors.
+
+    ``max_words`` limits each file of vectors to its most frequent words, and the vocabulary, which includes the graph's
+    own terms, to as many. With ``keep``, all terms take part in the computation but only these are stored.
+    """
+    files = {name: Path(path) for name, path in (("glove", glove), ("word2vec", word2vec)) if path is not None}
+    if not files:
+        raise UserError("a build needs vectors: give a GloVe file, a word2vec file or both.")
+    check_settings(relations, settings, max_words)
+    out, conceptnet = Path(out), Path(conceptnet)
+    check_replaceable(out)
+    stages = Stages(out.parent / f".{out.name}.stages", report)
+    sets = {name: _read_vectors(stages, name, path, max_words) for name, path in files.items()}
+    edges = _read_graph(stages, conceptnet, relations)
+    vocabulary = make_vocabulary(list(sets.values()), edges, max_words)
+    counts = {name: _vector_counts(vectors) for name, vectors in sets.items()} | {"conceptnet": _edge_counts(edges)}
+    graph = vocabulary_graph(edges, vocabulary)
+    all_settings = {"relations": dict(relations), "max_words": max_words, **asdict(settings)}
+    rows = [  # pop: a set is not needed once it is retrofitted, and may take gigabytes
+        _retrofit_vectors(stages, name, sets.pop(name), vocabulary, graph, all_settings, [*files.values(), conceptnet])
+        for name in files
+    ]
+    matrix, known = _combine_sets(rows, settings, report)
+    header = _header({**files, "conceptnet": conceptnet}, counts, all_settings, report)
+    header["default_eps"] = sibling_eps(matrix, known, is_a_pairs(edges, vocabulary))
+    _write(out, vocabulary, matrix, known, keep, header, report)
+    stages.remove()
+    return VectorStore.open(out)
+
+
+def import_numberbatch(
+    path: Path, out: Path, dim: int = 128, max_words: int | None = None, report: Report = no_report
+) -> VectorStore:
+    """Build the store ``out`` from a published ConceptNet Numberbatch file, reduced to ``dim`` dimensions by SVD."""
+    if dim < 2:
+        raise UserError(f"dim = {dim}: vectors need at least 2 dimensions.")
+    path, out = Path(path), Path(out)
+    check_replaceable(out)
+    vectors = read_numberbatch(path, max_words, report)
+    report("reducing by SVD", 0, None)
+    matrix, _ = combine([(unit_rows(vectors.matrix), np.ones(len(vectors.terms), dtype=bool))], dim)
+    header = _header({"numberbatch": path}, {"numberbatch": _vector_counts(vectors)}, {"dim": dim}, report)
+    VectorStore.write(out, vectors.terms, matrix, np.arange(len(vectors.terms)), header)
+    return VectorStore.open(out)
+
+
+def _read_vectors(stages: Stages, name: str, path: Path, limit: int | None) -> VectorSet:
+    def compute() -> Arrays:
+        vectors = _READERS[name](path, limit, stages.report)
+        counts = np.asarray(list(_vector_counts(vectors).values()))
+        return {"terms": pack_terms(vectors.terms), "matrix": vectors.matrix, "counts": counts}
+
+    arrays = stages.load_or_compute(f"read-{name}", [path], limit, compute)
+    return VectorSet(unpack_terms(arrays["terms"]), arrays["matrix"], *map(int, arrays["counts"]))
+
+
+def _read_graph(stages: Stages, path: Path, relations: Mapping[str, float]) -> Edges:
+    def compute() -> Arrays:
+        edges = read_conceptnet(path, relations, stages.report)
+        arrays = {key: getattr(edges, key) for key in ("start", "end", "relation", "weight")}
+        return {"terms": pack_terms(edges.terms), "lines": np.asarray(edges.lines), **arrays}
+
+    arrays = stages.load_or_compute("read-conceptnet", [path], dict(relations), compute)
+    return Edges(
+        unpack_terms(arrays["terms"]),
+        arrays["start"],
+        arrays["end"],
+        arrays["relation"],
+        arrays["weight"],
+        tuple(relations),
+        int(arrays["lines"]),
+    )
+
+
+def _retrofit_vectors(
+    stages: Stages,
+    name: str,
+    vectors: VectorSet,
+    vocabulary: Vocabulary,
+    graph: sparse.csr_array,
+    settings: Mapping[str, Any],
+    inputs: list[Path],
+) -> tuple[Rows, Mask]:
+    """Return L2-normalised rows (n, d) of one set after retrofitting, and which terms have one (n,)."""
+    stage = f"retrofitting {name}"
+
+    def compute() -> Arrays:
+        stages.report(stage, 0, None)
+        rows, known = vocabulary_rows(vectors, vocabulary)
+        rows, reached = retrofit(
+            graph,
+            rows,
+            own_weights(graph, known, settings["alpha"]),
+            settings["iterations"],
+            lambda done, total: stages.report(stage, done, total),
+        )
+        return {"rows": unit_rows(rows), "reached": reached}
+
+    used = {key: value for key, value in settings.items() if key not in ("dim", "singular_power")}
+    arrays = stages.load_or_compute(f"retrofit-{name}", inputs, used, compute)
+    return arrays["rows"], arrays["reached"]
+
+
+def _combine_sets(rows: list[tuple[Rows, Mask]], settings: BuildSettings, report: Report) -> tuple[Rows, Mask]:
+    """Return the combined rows (n, dim), and which terms have a vector that is not zero (n,)."""
+    report("combining", 0, 1)
+    matrix, known = combine(rows, settings.dim, settings.singular_power)
+    report("combining", 1, 1)
+    return matrix, known & (np.abs(matrix).sum(axis=1) > 0)
+
+
+def _write(
+    out: Path,
+    vocabulary: Vocabulary,
+    matrix: Rows,
+    known: Mask,
+    keep: Collection[str] | None,
+    header: Mapping[str, Any],
+    report: Report,
+) -> None:
+    report("writing", 0, 1)
+    wanted = None if keep is None else set(keep)
+    positions = [i for i in np.flatnonzero(known).tolist() if wanted is None or vocabulary.terms[i] in wanted]
+    if not positions:
+        raise UserError(f"none of the {len(wanted or ())} terms to keep has a vector; nothing was written to {out}.")
+    terms = [vocabulary.terms[i] for i in positions]
+    VectorStore.write(out, terms, matrix[positions], range(len(positions)), header)
+    report("writing", 1, 1)
+
+
+def _header(files: Mapping[str, Path], counts: Mapping[str, Any], settings: Any, report: Report) -> dict[str, Any]:
+    """Return the sources of a store (file names without folders, sizes, checksums, counts) and its settings."""
+    sources = {
+        name: {
+            "file": path.name,
+            "bytes": path.stat().st_size,
+            "sha256": sha256(path, f"checksum of {path.name}", report),
+            **counts[name],
+        }
+        for name, path in files.items()
+    }
+    return {"sources": sources, "recipe": settings}
+
+
+def _vector_counts(vectors: VectorSet) -> dict[str, int]:
+    return {key: getattr(vectors, key) for key in ("lines", "duplicates", "latin1", "unusable")}
+
+
+def _edge_counts(edges: Edges) -> dict[str, int]:
+    return {"lines": edges.lines, "edges": len(edges.start), "terms": len(edges.terms)}

@@ -1,0 +1,41 @@
+"""Settings of a build and their defaults; docs/lab/labels.md has the measurements behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from semco.errors import UserError
+
+# The relations that imply that two things look alike (section 4.1 of the paper), with the weight of their edges.
+RELATIONS: Mapping[str, float] = {
+    "SimilarTo": 1.0,
+    "InstanceOf": 1.0,
+    "IsA": 1.0,
+    "FormOf": 1.0,
+    "Synonym": 0.3,  # covers all senses of a word, and most of them are not the pictured one
+    "EtymologicallyRelatedTo": 0.3,
+    "DefinedAs": 1.0,
+}
+
+
+@dataclass(frozen=True)
+class BuildSettings:
+    """Hyper-parameters of retrofitting and of the SVD."""
+
+    dim: int = 128  # size of the stored vectors
+    iterations: int = 10  # of retrofitting
+    alpha: float = 1.0  # weight of a term's own vector, as a multiple of the summed weight of its edges
+    singular_power: float = 0.5  # each direction is scaled by its singular value to this power
+
+
+def check_settings(relations: Mapping[str, float], settings: BuildSettings, max_words: int | None) -> None:
+    """Raise a `UserError` for settings that no store can be built with."""
+    if not relations or not all(weight > 0 for weight in relations.values()):
+        raise UserError(f"relations = {dict(relations)}: name at least one relation, each with a positive weight.")
+    if settings.dim < 2 or settings.iterations < 0:
+        raise UserError(
+            f"dim = {settings.dim} must be at least 2, and iterations = {settings.iterations} must not be negative."
+        )
+    if max_words is not None and max_words < 2:
+        raise UserError(f"max_words = {max_words}: a vocabulary needs at least 2 terms.")

@@ -1,0 +1,174 @@
+"""The routes from a key to a term of the vocabulary: the fall-back strategy of the paper's supplement (section B).
+
+`STEPS` lists the routes in the order in which they are tried. No route picks a word at random.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from semco.labels.spelling import (
+    LONGEST_SPLIT,
+    head_noun,
+    is_content_word,
+    joined_or_split,
+    last_two_words,
+    lemmas,
+    strip_article,
+    word_forms,
+)
+from semco.labels.store import VectorStore
+
+SHORTEST_HALF = 4  # letters of each half of a compound
+COMMON = 20_000  # frequency rank below which a term may be half of a compound
+SHORTEST_CORRECTED = 5  # letters; in shorter words one edit often gives another word ("cat", "car")
+
+Terms = tuple[str, ...]  # the result of a route: one term, several terms whose mean is used, or none
+
+
+class Vocabulary:
+    """The terms of a store, with an index for spelling corrections that is built on first use."""
+
+    def __init__(self, store: VectorStore) -> None:
+        self.store = store
+
+    def first(self, candidates: Iterable[str]) -> Terms:
+        """Return the first candidate that is a term."""
+        return next(((key,) for key in candidates if key and key in self.store), ())
+
+    def is_common(self, word: str) -> bool:
+        """Return whether a word is among the most frequent terms."""
+        position = self.store.index(word)
+        return position is not None and self.store.rank(position) < COMMON
+
+    def one_edit_away(self, key: str) -> list[str]:
+        """Return the terms one insertion, deletion, replacement or swap away, the most frequent first."""
+        from rapidfuzz.distance import OSA
+        from rapidfuzz.process import extract
+
+        found = []
+        for length in (len(key) - 1, len(key), len(key) + 1):
+            positions, terms = self._by_length.get(length, ([], []))
+            hits = extract(key, terms, scorer=OSA.distance, score_cutoff=1, limit=None)
+            found += [(self.store.rank(positions[i]), term) for term, _, i in hits]
+        return [term for _, term in sorted(found)]
+
+    def similar_spellings(self, key: str, n: int = 3) -> list[str]:
+        """Return the ``n`` terms whose spelling is most similar to ``key``, for an error message."""
+        from rapidfuzz.distance import OSA
+        from rapidfuzz.process import extract
+
+        cut = key[:LONGEST_SPLIT]  # the start of a very long name is enough for a hint
+        found = extract(cut, self.store.terms(), scorer=OSA.normalized_similarity, score_cutoff=0.5, limit=8 * n)
+        ordered = sorted(found, key=lambda hit: (-round(hit[1], 6), self.store.rank(hit[2])))
+        return [term for term, _, _ in ordered[:n]]
+
+    @cached_property
+    def _by_length(self) -> Mapping[int, tuple[list[int], list[str]]]:
+        """Positions and terms of each length; one edit changes the length by one at most."""
+        buckets: dict[int, tuple[list[int], list[str]]] = defaultdict(lambda: ([], []))
+        for i, term in enumerate(self.store.terms()):
+            positions, terms = buckets[len(term)]
+            positions.append(i)
+            terms.append(term)
+        return dict(buckets)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One route."""
+
+    route: str  # its name
+    find: Callable[[str, Vocabulary], Terms]
+    keeps_meaning: bool  # these steps are tried first for every alternative of a name
+    drops_words: bool = False  # the dropped words may separate classes that share a term
+
+
+def _exact(key: str, vocabulary: Vocabulary) -> Terms:
+    return vocabulary.first([key])
+
+
+def _without_article(key: str, vocabulary: Vocabulary) -> Terms:
+    return vocabulary.first([strip_article(key)])
+
+
+def _last_two_words(key: str, vocabulary: Vocabulary) -> Terms:
+    return vocabulary.first(last_two_words(strip_article(key)))
+
+
+def _lemma(key: str, vocabulary: Vocabulary) -> Terms:
+    bare = strip_article(key)
+    return vocabulary.first(form for phrase in (bare, *last_two_words(bare)) for form in lemmas(phrase))
+
+
+def _joined(key: str, vocabulary: Vocabulary) -> Terms:
+    bare = strip_article(key)
+    return vocabulary.first(form for phrase in (bare, *lemmas(bare)) for form in joined_or_split(phrase))
+
+
+def _before_of(key: str, vocabulary: Vocabulary) -> Terms:
+    words = strip_article(key).split("_")
+    if "of" not in words[1:]:
+        return ()
+    phrase = "_".join(words[: words.index("of", 1)])
+    shorter = (phrase, *last_two_words(phrase), phrase.rpartition("_")[2])
+    return vocabulary.first(form for part in shorter for form in word_forms(part) if is_content_word(part))
+
+
+def _head_noun(key: str, vocabulary: Vocabulary) -> Terms:
+    heads = head_noun(key) or _end_of_compound(strip_article(key), vocabulary)
+    return vocabulary.first(form for head in heads for form in word_forms(head))
+
+
+def _end_of_compound(word: str, vocabulary: Vocabulary) -> tuple[str, ...]:
+    """Return the second half of a word that consists of two common words (``waterslide``: ``slide``)."""
+    forms = (word, *lemmas(word))
+    halves = ((form[:i], form[i:]) for form in forms for i in range(SHORTEST_HALF, len(form) - SHORTEST_HALF + 1))
+    return next(((end,) for start, end in halves if vocabulary.is_common(start) and vocabulary.is_common(end)), ())
+
+
+def _spelling_correction(key: str, vocabulary: Vocabulary) -> Terms:
+    bare, head = strip_article(key), head_noun(key)
+    others = [word for word in key.split("_") if word not in head and is_content_word(word)]
+    # An unknown word beside the head noun suggests a foreign name rather than a misspelling.
+    heads = head if all(vocabulary.first(word_forms(word)) for word in others) else ()
+    for word in dict.fromkeys((bare, *lemmas(bare), *heads)):
+        if len(word.replace("_", "")) >= SHORTEST_CORRECTED:
+            found = vocabulary.first(term for term in vocabulary.one_edit_away(word) if _is_correction(word, term))
+            if found:
+                return found
+    return ()
+
+
+def _is_correction(key: str, term: str) -> bool:
+    """Return whether the edit changed a long enough word, and not a number."""
+    if key.count("_") != term.count("_"):
+        return False
+    pairs = zip(key.split("_"), term.split("_"), strict=True)
+    changed = [word for pair in pairs if pair[0] != pair[1] for word in pair]
+    return all(len(word) >= SHORTEST_CORRECTED and word.isalpha() for word in changed)
+
+
+def _mean_of_words(key: str, vocabulary: Vocabulary) -> Terms:
+    found = (vocabulary.first(word_forms(word)) for word in key.split("_") if is_content_word(word))
+    return tuple(dict.fromkeys(term for terms in found for term in terms))
+
+
+SPELLING_CORRECTION = Step("edit distance 1", _spelling_correction, False)
+MEAN_OF_WORDS = Step("mean of words", _mean_of_words, False)
+STEPS = (
+    Step("exact", _exact, True),
+    Step("without article", _without_article, True),
+    Step("last two words", _last_two_words, True, drops_words=True),
+    Step("lemma", _lemma, True),
+    Step("joined", _joined, True),
+    Step("before of", _before_of, False, drops_words=True),
+    Step("head noun", _head_noun, False, drops_words=True),
+    SPELLING_CORRECTION,
+    MEAN_OF_WORDS,
+)
+ROUTES = ("alias", *(step.route for step in STEPS))
+WORD_DROPPING_ROUTES = frozenset(step.route for step in STEPS if step.drops_words)

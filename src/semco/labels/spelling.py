@@ -1,0 +1,123 @@
+"""Spellings of a class name: the keys under which it is looked up, and other forms of its words.
+
+A key is a name as the vocabulary spells it: lower case, words joined by ``_``.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+
+from semco.labels.terms import ARTICLES, drop_articles, normalise
+
+PREPOSITIONS = ("of", "in", "on", "at", "with", "without", "for", "from", "by", "to", "under", "over")
+STOP_WORDS = frozenset((*ARTICLES, *PREPOSITIONS, "and", "or", "not", "other"))
+APOSTROPHES = str.maketrans("‘’ʼ`´", "'''''")
+LONGEST_SPLIT = 40  # letters; longer words are not split in two
+
+
+def spell(name: str) -> str:
+    """Return a name as a key: letters, digits and apostrophes in lower case, ``_`` between words.
+
+    Articles inside the name are dropped, as in every term. A leading article stays: dropping it is a route of its own.
+    """
+    text = unicodedata.normalize("NFKC", name).lower().translate(APOSTROPHES)
+    words = [word for word in re.split(r"[^\w']+|_+", text) if word.strip("'")]
+    return "_".join(words[:1] + drop_articles(words[1:])).strip("'")
+
+
+def spellings(name: str) -> tuple[str, ...]:
+    """Return all keys of a name: as written, camel case split, and without numbers, apostrophes and accents."""
+    plain = spell(name)
+    split = spell(re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name))  # AnnualCrop
+    keys = [plain, split]
+    keys += [re.sub(r"^(n\d{8}|\d+)_+(?=\D)", "", key) for key in keys]  # 001.Laysan_Albatross, n02085620-pug
+    keys += [re.sub(r"'+", "", key) for key in keys] + [re.sub(r"'s?(?=_|$)", "", key) for key in keys]
+    keys += [_strip_accents(key) for key in keys]
+    if plain == strip_article(plain):  # otherwise a match without the article would count as exact
+        keys.insert(1, normalise(name))
+    return tuple(dict.fromkeys(key for key in (re.sub(r"_+", "_", key).strip("_") for key in keys) if key))
+
+
+def alternatives(name: str) -> tuple[str, ...]:
+    """Return the parts of a name with several meanings ("T-shirt/top", "crane (bird)"); most names have one part."""
+    pieces = re.split(r"[/,;|()\[\]]", name)
+    return tuple(dict.fromkeys(piece.strip() for piece in pieces if spell(piece))) or (name,)
+
+
+def shorten(name: str, limit: int = 60) -> str:
+    """Return a name for a message, cut after ``limit`` letters."""
+    return name if len(name) <= limit else f"{name[:limit]}…"
+
+
+def strip_article(key: str) -> str:
+    """Return a key without a leading article."""
+    first, _, rest = key.partition("_")
+    return rest if rest and first in ARTICLES else key
+
+
+def last_two_words(key: str) -> tuple[str, ...]:
+    """Return the last two words of a key with three words or more, unless one of them has no meaning of its own."""
+    words = key.split("_")
+    usable = len(words) > 2 and all(map(is_content_word, words[-2:]))
+    return ("_".join(words[-2:]),) if usable else ()
+
+
+def head_noun(key: str) -> tuple[str, ...]:
+    """Return the word that names the thing: the last one, or the last one before a preposition ("bird in flight")."""
+    words = strip_article(key).split("_")
+    cut = next((i for i, word in enumerate(words) if i > 0 and word in PREPOSITIONS), len(words))
+    content = [word for word in words[:cut] if is_content_word(word)]
+    return (content[-1],) if len(words) > 1 and content and content[-1] == words[:cut][-1] else ()
+
+
+def is_content_word(word: str) -> bool:
+    """Return whether a word has a meaning of its own: no stop word, number or single letter."""
+    return len(word) > 1 and word not in STOP_WORDS and any(c.isalpha() for c in word)
+
+
+def word_forms(key: str) -> Iterator[str]:
+    """Yield a word or phrase as it is, in the singular, and with its words joined or split."""
+    singular = (key, *lemmas(key))
+    yield from singular
+    for form in singular:
+        yield from joined_or_split(form)
+
+
+def lemmas(key: str) -> tuple[str, ...]:
+    """Return a phrase with its last word as a dictionary form, and with its plural ending removed."""
+    from simplemma import lemmatize
+
+    phrase, separator, word = key.rpartition("_")
+    forms = [lemmatize(word, lang="en").lower(), *_strip_plural(word)]
+    return tuple(phrase + separator + form for form in dict.fromkeys(forms) if form not in ("", word))
+
+
+def joined_or_split(key: str) -> Iterator[str]:
+    """Yield neighbouring words joined (``sea_lion``: ``sealion``), or one word split (``rollerskate``)."""
+    words = key.split("_")
+    if len(words) > 1:
+        yield "".join(words)
+    if len(words) > 2:
+        for i in range(len(words) - 1):
+            yield "_".join([*words[:i], words[i] + words[i + 1], *words[i + 2 :]])
+    elif len(words) == 1 and len(key) <= LONGEST_SPLIT:
+        for i in range(len(key) - 2, 0, -1):
+            yield f"{key[:i]}_{key[i:]}"
+
+
+def _strip_accents(key: str) -> str:
+    if key.isascii():
+        return key
+    return "".join(c for c in unicodedata.normalize("NFKD", key) if not unicodedata.combining(c))
+
+
+def _strip_plural(word: str) -> Iterator[str]:
+    """Yield a word without its plural ending, for words that no dictionary lists ("rollerskates")."""
+    if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        if word.endswith("ies"):
+            yield word[:-3] + "y"
+        if word.endswith("es"):
+            yield word[:-2]
+        yield word[:-1]
