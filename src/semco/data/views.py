@@ -15,6 +15,7 @@ from torch import Generator, Tensor
 from semco.config import AugmentConfig
 from semco.data.augment import native, tensors
 from semco.data.augment.draws import StrongDraws, WeakDraws, draw_strong, draw_weak, nothing
+from semco.data.normalise import normalise_images
 from semco.errors import UserError
 from semco.types import Views
 
@@ -41,8 +42,7 @@ class Augment:
     def plain(self, images: Tensor) -> Tensor:
         """The images themselves, only normalised."""
         _check(images, len(self.mean))
-        views = self._normalised(images.flatten(2)).view(images.shape)
-        return views.contiguous(memory_format=torch.channels_last)
+        return normalise_images(images, self.mean, self.std).to(self.dtype)
 
     def views(self, images: Tensor, weak: int, strong: int, generator: Generator) -> Views:
         """``weak`` and ``strong`` views of the same images."""
@@ -52,18 +52,17 @@ class Augment:
         draws = draw_strong(self.config, strong * n, (height, width), generator)
         views = torch.empty((weak + strong, n, height, width, channels), dtype=self.dtype, device=images.device)
         images, paint = images.contiguous(), painter(images.device)
-        every_value = torch.arange(256, dtype=torch.uint8, device=images.device)
-        table = self._normalised(every_value.repeat(1, channels, 1))[0]
+        table = self._table(images.device)
         # A weak view is a strong one that draws nothing and is not cut.
         paint(images, crops[: weak * n], nothing(weak * n), 0, table, views[:weak].flatten(0, 1))
         paint(images, crops[weak * n :], draws, self.config.cutout, table, views[weak:].flatten(0, 1))
         each = views.permute(0, 1, 4, 2, 3).unbind()
         return Views(weak=each[:weak], strong=each[weak:])
 
-    def _normalised(self, values: Tensor) -> Tensor:
-        """Values (n, C, ...) uint8 as floats of the views' type."""
-        mean, std = (each.to(values.device)[:, None] for each in (self.mean, self.std))
-        return values.float().sub_(mean * 255).div_(std * 255).to(self.dtype)
+    def _table(self, device: torch.device) -> Tensor:
+        """Return what each of the 256 pixel values becomes in each channel: (C, 256)."""
+        every_value = torch.arange(256, dtype=torch.uint8, device=device).repeat(1, len(self.mean), 1, 1)
+        return normalise_images(every_value, self.mean, self.std)[0, :, 0].to(self.dtype)
 
 
 def painter(device: torch.device) -> Paint:
