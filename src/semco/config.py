@@ -59,6 +59,9 @@ class DataConfig(Section):
     validation_size: int = Field(default=500, ge=1)
     """At most so many validation images; never more than a tenth of the training images ("train") or a fifth of the
     labels ("labelled")."""
+    pool: Literal["all", "unlabelled"] = "all"
+    """The unlabelled pool: every training image that is not held out, the labelled ones included ("all", as FixMatch
+    does), or only images without a label ("unlabelled", the paper)."""
     image_size: int | None = Field(default=None, ge=8, le=4096)
     """Height and width in pixels; null keeps the size of the data set (folders: the median, at most 96)."""
     strict: bool = False

@@ -122,6 +122,70 @@ class TestValidation:
         assert len(make_split(torch.arange(5), DataConfig(), seed=0).validation) == 0
 
 
+class TestPool:
+    """Six images by hand: 0, 2 and 4 of class 0 and 1, 3 of class 1, image 5 without a label."""
+
+    labels = torch.tensor([0, 1, 0, 1, 0, -1])
+
+    def split(self, pool: str, **fields: object) -> Split:
+        return make_split(self.labels, DataConfig.model_validate({"pool": pool, **fields}), seed=0)
+
+    def test_all_contains_the_labelled_images(self) -> None:
+        split = self.split("all", validation="none")
+        assert split.unlabelled.tolist() == [0, 1, 2, 3, 4, 5]
+        assert split.num_without_label == 1
+
+    def test_unlabelled_leaves_them_out(self) -> None:
+        split = self.split("unlabelled", validation="none")
+        assert split.labelled.tolist() == [0, 1, 2, 3, 4]
+        assert split.unlabelled.tolist() == [5]
+        assert split.num_without_label == 1
+
+    def test_images_whose_label_is_not_used_are_in_the_pool(self) -> None:
+        split = self.split("unlabelled", labels_per_class=1, validation="none")
+        assert sorted([*split.labelled, *split.unlabelled]) == [0, 1, 2, 3, 4, 5]
+        assert (len(split.labelled), len(split.unlabelled), split.num_without_label) == (2, 4, 4)
+
+    def test_validation_images_are_in_neither_pool(self) -> None:
+        """A fifth of five labels is held out: one image."""
+        every, rest = (self.split(pool, validation="labelled") for pool in ("all", "unlabelled"))
+        assert len(every.validation) == 1
+        assert every.validation.tolist() == rest.validation.tolist()
+        assert every.labelled.tolist() == rest.labelled.tolist()
+        assert (len(every.unlabelled), every.num_without_label) == (5, 1)
+        assert rest.unlabelled.tolist() == [5]
+
+    def test_an_empty_pool_is_an_error_that_names_the_way_out(self) -> None:
+        message = (
+            r"data.pool = 'unlabelled' leaves no image in the unlabelled pool: of 5 training images, 4 are labelled "
+            r"and 1 held out for validation; .* set data.pool to 'all'"
+        )
+        with pytest.raises(UserError, match=message):
+            make_split(self.labels[:5], DataConfig(pool="unlabelled"), seed=0)
+
+    @pytest.mark.parametrize("pool", ["all", "unlabelled"])
+    def test_a_saved_split_has_the_same_pool(self, pool: str) -> None:
+        split = self.split(pool, labels_per_class=1)
+        written = json.loads(split.to_json())
+        assert (written["pool"], written["train_images"]) == (pool, 6)
+        read = Split.from_json(split.to_json(), self.labels)
+        assert read.pool == pool
+        assert read.unlabelled.tolist() == split.unlabelled.tolist()
+
+    def test_a_file_without_the_key_means_all(self) -> None:
+        written = json.loads(self.split("all", labels_per_class=1).to_json())
+        del written["pool"]
+        read = Split.from_json(json.dumps(written), self.labels)
+        assert read.pool == "all"
+        assert read.unlabelled.tolist() == [0, 1, 2, 3, 4, 5]
+
+    @pytest.mark.parametrize("value", ["some", None, ["all"]])
+    def test_an_unknown_pool_is_damage(self, value: object) -> None:
+        written = json.loads(self.split("all").to_json()) | {"pool": value}
+        with pytest.raises(UserError, match=r"the saved split is damaged \(unknown pool"):
+            Split.from_json(json.dumps(written), self.labels)
+
+
 @st.composite
 def problems(draw: st.DrawFn) -> tuple[torch.Tensor, DataConfig, int]:
     """Labels with at least four of each class, some unknown, and a configuration that they can meet."""
@@ -139,6 +203,7 @@ def problems(draw: st.DrawFn) -> tuple[torch.Tensor, DataConfig, int]:
         **amount,
         validation=draw(st.sampled_from(["auto", "none"])),
         validation_size=draw(st.integers(1, 12)),
+        pool=draw(st.sampled_from(["all", "unlabelled"])),
     )
     return torch.tensor(labels), config, draw(st.integers(0, 2**31))
 
@@ -147,12 +212,15 @@ def problems(draw: st.DrawFn) -> tuple[torch.Tensor, DataConfig, int]:
 @given(problems())
 def test_what_holds_for_every_split(problem: tuple[torch.Tensor, DataConfig, int]) -> None:
     labels, config, seed = problem
+    if config.pool == "unlabelled" and config.labels is None and config.labels_per_class is None:
+        labels = torch.cat([labels, torch.tensor([-1])])  # with every label in use, the pool needs another image
     split = make_split(labels, config, seed)
     everything, validation = set(range(len(labels))), set(split.validation.tolist())
     labelled = set(split.labelled.tolist())
     assert not labelled & validation
-    assert set(split.unlabelled.tolist()) == everything - validation
-    assert labelled <= set(split.unlabelled.tolist())
+    pool = everything - validation - (labelled if config.pool == "unlabelled" else set())
+    assert set(split.unlabelled.tolist()) == pool
+    assert split.num_without_label == len(pool - labelled)
     assert (labels[split.labelled] >= 0).all()
     assert (labels[split.validation] >= 0).all()
     assert len(labelled) == len(split.labelled)  # no image twice
@@ -164,6 +232,7 @@ def test_what_holds_for_every_split(problem: tuple[torch.Tensor, DataConfig, int
     again = make_split(labels, config, seed)
     assert again.to_json() == split.to_json()
     read = Split.from_json(split.to_json(), labels)
+    assert read.pool == split.pool
     assert all(
         np.array_equal(getattr(read, name), getattr(split, name)) for name in ("labelled", "unlabelled", "validation")
     )
@@ -204,5 +273,6 @@ class TestWrittenForm:
         with pytest.raises(UserError, match="names images that do not exist"):
             Split.from_json(json.dumps(values), BALANCED)
 
-    def test_the_pool_is_not_written(self) -> None:
-        assert set(json.loads(self.split.to_json())) == {"train_images", "labels_sha256", "labelled", "validation"}
+    def test_the_images_of_the_pool_are_not_written(self) -> None:
+        keys = {"train_images", "labels_sha256", "labelled", "validation", "pool"}
+        assert set(json.loads(self.split.to_json())) == keys

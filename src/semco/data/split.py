@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -21,30 +22,38 @@ from semco.data.randomness import numpy_generator
 from semco.errors import UserError
 
 Index = NDArray[np.int64]
+PoolRule = Literal["all", "unlabelled"]  # values of data.pool
 
 
 @dataclass(frozen=True)
 class Split:
     """Positions in the training set, ascending.
 
-    The unlabelled pool is every training image that is not held out, the labelled ones included, as in
-    FixMatch (Sohn et al. 2020): their labels are not used there.
+    ``pool`` says which images the unlabelled pool contains: every training image that is not held out ("all", as in
+    FixMatch, Sohn et al. 2020: the labels of labelled images are not used there), or only those that are not
+    labelled either ("unlabelled").
     """
 
     labelled: Index
     unlabelled: Index
     validation: Index
     checksum: str  # of the labels that were split
+    pool: PoolRule = "all"
+
+    @property
+    def num_without_label(self) -> int:
+        """Number of images in the pool that are not labelled."""
+        return len(self.unlabelled) - (len(self.labelled) if self.pool == "all" else 0)
 
     def to_json(self) -> str:
-        """The pool follows from the rest, so it is not written."""
-        size = len(self.unlabelled) + len(self.validation)
+        """Return the split as JSON; the images of the pool follow from the rest and are not listed."""
         return json.dumps(
             {
-                "train_images": size,
+                "train_images": self.num_without_label + len(self.labelled) + len(self.validation),
                 "labels_sha256": self.checksum,
                 "labelled": self.labelled.tolist(),
                 "validation": self.validation.tolist(),
+                "pool": self.pool,
             }
         )
 
@@ -55,8 +64,11 @@ class Split:
             values = json.loads(text)
             labelled, validation = (np.asarray(values[k], dtype=np.int64) for k in ("labelled", "validation"))
             checksum = str(values["labels_sha256"])
+            pool: PoolRule = values.get("pool", "all")  # older files have no such key
         except (ValueError, KeyError, TypeError) as error:
             raise UserError(f"the saved split is damaged ({error}); start a new run.") from None
+        if pool not in get_args(PoolRule):
+            raise UserError(f"the saved split is damaged (unknown pool {pool!r}); start a new run.")
         if checksum != label_checksum(labels):
             raise UserError(
                 f"the training labels ({len(labels)} images) are not those this split was made for "
@@ -65,7 +77,7 @@ class Split:
         for part in (labelled, validation):
             if part.ndim != 1 or ((part < 0) | (part >= len(labels))).any():
                 raise UserError("the saved split is damaged (it names images that do not exist); start a new run.")
-        return cls(labelled, _pool(len(labels), validation), validation, checksum)
+        return cls(labelled, _pool(pool, len(labels), labelled, validation), validation, checksum, pool)
 
 
 def hidden_truth(labels: Tensor, split: Split) -> Tensor:
@@ -97,7 +109,14 @@ def make_split(labels: Tensor, config: DataConfig, seed: int, class_names: Seque
     end = wanted if rule == "labelled" else available
     labelled = _sorted([m[:u] for m, u in zip(members, used, strict=True)])
     validation = _sorted([m[e - h : e] for m, h, e in zip(members, held, end, strict=True)])
-    return Split(labelled, _pool(len(known), validation), validation, label_checksum(labels))
+    pool = _pool(config.pool, len(known), labelled, validation)
+    if len(pool) == 0:
+        raise UserError(
+            f"data.pool = {config.pool!r} leaves no image in the unlabelled pool: of {len(known)} training images, "
+            f"{len(labelled)} are labelled and {len(validation)} held out for validation; use fewer labels, add images "
+            "without a label, or set data.pool to 'all'."
+        )
+    return Split(labelled, pool, validation, label_checksum(labels), config.pool)
 
 
 def _shuffled_members(known: Index, classes: int, seed: int) -> list[Index]:
@@ -178,10 +197,13 @@ def _proportional(total: int, members: Index) -> Index:
     return counts
 
 
-def _pool(images: int, validation: Index) -> Index:
-    free = np.ones(images, dtype=bool)
-    free[validation] = False
-    return np.flatnonzero(free)
+def _pool(rule: PoolRule, images: int, labelled: Index, validation: Index) -> Index:
+    """Return the positions of the images in the unlabelled pool."""
+    in_pool = np.ones(images, dtype=bool)
+    in_pool[validation] = False
+    if rule == "unlabelled":
+        in_pool[labelled] = False
+    return np.flatnonzero(in_pool)
 
 
 def _sorted(parts: list[Index]) -> Index:

@@ -60,7 +60,7 @@ class Problem:
         test = 0 if dataset.test_images is None else len(dataset.test_images)
         return (
             f"{dataset.num_classes} classes; {len(split.labelled):,} labelled images, "
-            f"{len(split.unlabelled) - len(split.labelled):,} without a label, "
+            f"{split.num_without_label:,} without a label, "
             f"{len(split.validation):,} held out for validation, {test:,} to test on"
         )
 
