@@ -112,6 +112,8 @@ class ModelConfig(Section):
 class AugmentConfig(Section):
     pad: Unit = 0.125
     """Reflected padding before the random crop, as a part of the image's side (4 of 32 pixels)."""
+    pad_pixels: int | None = Field(default=None, ge=0)
+    """The same padding in pixels; null lets pad decide. An image is padded by at most its side less one pixel."""
     flip: bool = True
     """Mirror one view in two."""
     operations: int = Field(default=2, ge=0, le=8)

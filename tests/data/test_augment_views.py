@@ -12,7 +12,7 @@ from torch import Tensor
 
 from semco.config import AugmentConfig
 from semco.data.augment import geometry, native, points, tensors
-from semco.data.augment.draws import draw_strong, draw_weak
+from semco.data.augment.draws import draw_strong, draw_weak, padding
 from semco.data.augment.operations import OPERATIONS
 from semco.data.views import Augment, painter
 from semco.errors import UserError
@@ -70,6 +70,46 @@ def test_weak_crops_and_flips_as_drawn() -> None:
     for view, image, top, left, flip in zip(views, padded, draws.top, draws.left, draws.flip, strict=True):
         crop = image[:, 2 + int(top) :, 3 + int(left) :][:, :8, :12]
         torch.testing.assert_close(view, crop.flip(2) if flip else crop, atol=1e-3, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "side", "pixels"),
+    [
+        ({}, 32, 4),
+        ({}, 96, 12),
+        ({"pad": 0.0}, 32, 0),
+        ({"pad": 1.0}, 32, 31),
+        ({"pad_pixels": 4}, 96, 4),
+        ({"pad_pixels": 4, "pad": 0.0}, 32, 4),
+        ({"pad_pixels": 0}, 32, 0),
+        ({"pad_pixels": 4}, 5, 4),
+        ({"pad_pixels": 4}, 4, 3),
+        ({"pad_pixels": 100}, 3, 2),
+        ({"pad_pixels": 4}, 1, 0),
+    ],
+)
+def test_padding_is_a_part_of_the_side_or_a_number_of_pixels(fields: dict[str, float], side: int, pixels: int) -> None:
+    assert padding(AugmentConfig.model_validate(fields), side) == pixels
+
+
+def test_crops_of_an_image_padded_by_one_pixel() -> None:
+    """By hand: 10 20 30 padded by reflection is 20 10 20 30 20, which holds three crops of three pixels."""
+    images = torch.tensor([10, 20, 30], dtype=torch.uint8).expand(100, 1, 1, 3)
+    views = in_bytes(pad_pixels=1, flip=False).weak(images, seeded()).round().long()
+    assert {tuple(view.flatten().tolist()) for view in views} == {(20, 10, 20), (10, 20, 30), (20, 30, 20)}
+
+
+def test_an_image_smaller_than_the_padding_is_padded_by_all_it_can_reflect() -> None:
+    """By hand: 10 20 reflected as far as it goes is 20 10 20 10 and holds two different crops."""
+    images = torch.tensor([10, 20], dtype=torch.uint8).expand(100, 1, 1, 2)
+    views = in_bytes(pad_pixels=50, flip=False).weak(images, seeded()).round().long()
+    assert {tuple(view.flatten().tolist()) for view in views} == {(20, 10), (10, 20)}
+
+
+def test_the_same_padding_in_pixels_and_as_a_part_gives_the_same_views() -> None:
+    images = noise(20)
+    part, pixels = (Augment(AugmentConfig.model_validate(f), MEAN, STD) for f in ({"pad": 0.25}, {"pad_pixels": 8}))
+    assert torch.equal(part.weak(images, seeded(1)), pixels.weak(images, seeded(1)))
 
 
 def test_views_depend_on_the_generator_alone() -> None:

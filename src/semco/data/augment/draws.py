@@ -46,13 +46,21 @@ def nothing(views: int) -> StrongDraws:
 
 def draw_weak(config: AugmentConfig, views: int, size: tuple[int, int], generator: Generator) -> WeakDraws:
     """Crop uniformly within the padding; flip one view in two."""
-    top, left = (_offset(config.pad, views, side, generator) for side in size)
+    top, left = (_draw_offsets(padding(config, side), views, generator) for side in size)
     flip = torch.randint(0, 2, (views,), generator=generator) == 1
     return WeakDraws(top, left, flip & config.flip)
 
 
-def _offset(pad: float, views: int, side: int, generator: Generator) -> Tensor:
-    margin = min(round(pad * side), side - 1)
+def padding(config: AugmentConfig, side: int) -> int:
+    """Return the pixels of padding on either end of a side.
+
+    Reflection without repeating the edge pixel gives at most ``side - 1``; larger paddings are cut to that.
+    """
+    pixels = round(config.pad * side) if config.pad_pixels is None else config.pad_pixels
+    return min(pixels, side - 1)
+
+
+def _draw_offsets(margin: int, views: int, generator: Generator) -> Tensor:
     return torch.randint(-margin, margin + 1, (views,), generator=generator)
 
 
