@@ -11,7 +11,7 @@ from torch import Tensor
 
 from semco.config import DataConfig
 from semco.data.batches import Batches, Prefetch, Stream
-from semco.data.randomness import derived_seed, generator
+from semco.data.randomness import derive_seed, make_generator
 from semco.data.split import make_split
 from semco.errors import UserError
 from semco.types import Batch, ViewCounts, Views
@@ -164,15 +164,17 @@ class TestSeveralProcesses:
 
 class TestRandomness:
     def test_the_same_key_gives_the_same_numbers(self) -> None:
-        assert torch.rand(5, generator=generator(1, 2, "a")).equal(torch.rand(5, generator=generator(1, 2, "a")))
+        assert torch.rand(5, generator=make_generator(1, 2, "a")).equal(
+            torch.rand(5, generator=make_generator(1, 2, "a"))
+        )
 
     def test_keys_do_not_run_into_each_other(self) -> None:
         keys = [(1, 2), (12,), (1, "2"), (2, 1), (1, 2, 0), (2**32 + 1,), (1, 1)]
-        assert len({derived_seed(*key) for key in keys}) == len(keys)  # type: ignore[arg-type]
+        assert len({derive_seed(*key) for key in keys}) == len(keys)  # type: ignore[arg-type]
 
     def test_known_value(self) -> None:
         # sha256("[0, 1, 'x']"), first eight bytes, little-endian, without the lowest bit: resuming depends on it.
-        assert derived_seed(0, 1, "x") == 6162860979093243069
+        assert derive_seed(0, 1, "x") == 6162860979093243069
 
 
 class TestPrefetch:
@@ -233,6 +235,6 @@ class Failing:
 
 def test_what_a_step_is_made_of() -> None:
     assert batches().image_shape == (1, 4, 4)
-    assert batches().views_a_step == 12 * 2 + 24 * 3
-    assert batches(world_size=2).views_a_step == 6 * 2 + 12 * 3
-    assert batches(counts=ViewCounts(labelled_weak=1)).views_a_step == 12
+    assert batches().views_per_step == 12 * 2 + 24 * 3
+    assert batches(world_size=2).views_per_step == 6 * 2 + 12 * 3
+    assert batches(counts=ViewCounts(labelled_weak=1)).views_per_step == 12

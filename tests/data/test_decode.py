@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from semco.data.decode import UNREADABLE, decode, to_rgb, usual_size
+from semco.data.decode import DECODE_ERRORS, decode, default_image_size, to_rgb
 
 RNG = np.random.default_rng(0)
 
@@ -128,18 +128,18 @@ class TestUsualSize:
         return [saved(folder, Image.new("L", size), f"{i}.png") for i, size in enumerate(sizes)]
 
     def test_median_shorter_side_as_a_multiple_of_eight(self, tmp_path: Path) -> None:
-        assert usual_size(self.sized(tmp_path, [(30, 100), (45, 45), (500, 47)])) == 48
+        assert default_image_size(self.sized(tmp_path, [(30, 100), (45, 45), (500, 47)])) == 48
 
     def test_at_most_96(self, tmp_path: Path) -> None:
-        assert usual_size(self.sized(tmp_path, [(640, 480)] * 3)) == 96
+        assert default_image_size(self.sized(tmp_path, [(640, 480)] * 3)) == 96
 
     def test_at_least_8(self, tmp_path: Path) -> None:
-        assert usual_size(self.sized(tmp_path, [(2, 2)])) == 8
+        assert default_image_size(self.sized(tmp_path, [(2, 2)])) == 8
 
     def test_unreadable_files_do_not_count(self, tmp_path: Path) -> None:
         (tmp_path / "broken.png").write_bytes(b"no")
-        assert usual_size([tmp_path / "broken.png", *self.sized(tmp_path, [(32, 32)])]) == 32
-        assert usual_size([tmp_path / "broken.png"]) == 96
+        assert default_image_size([tmp_path / "broken.png", *self.sized(tmp_path, [(32, 32)])]) == 32
+        assert default_image_size([tmp_path / "broken.png"]) == 96
 
 
 @pytest.mark.parametrize("suffix", ["jpg", "png", "webp"])
@@ -147,7 +147,7 @@ def test_damaged_files_raise_what_is_known_as_unreadable(tmp_path: Path, suffix:
     good = saved(tmp_path, quarters().resize((64, 64)), f"good.{suffix}").read_bytes()
     path = tmp_path / f"bad.{suffix}"
     path.write_bytes(good[: len(good) // 2])
-    with pytest.raises(UNREADABLE):
+    with pytest.raises(DECODE_ERRORS):
         decode(path, 16)
     for position in range(0, len(good), max(1, len(good) // 60)):
         content = bytearray(good)
@@ -155,5 +155,5 @@ def test_damaged_files_raise_what_is_known_as_unreadable(tmp_path: Path, suffix:
         path.write_bytes(bytes(content))
         try:
             assert decode(path, 16).shape == (16, 16, 3)
-        except UNREADABLE:
+        except DECODE_ERRORS:
             continue

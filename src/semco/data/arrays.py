@@ -31,7 +31,7 @@ def from_arrays(
 
     ``name`` is what errors call the data.
     """
-    names = checked_names(name, class_names)
+    names = check_class_names(name, class_names)
     images = _images(name, "x_train", x_train)
     labels = _labels(name, "y_train", y_train, len(images), names, lowest=UNLABELLED)
     if x_test is None and y_test is None:
@@ -45,7 +45,7 @@ def from_arrays(
     return Dataset(name, images, labels, names, test, test_labels)
 
 
-def checked_names(name: str, class_names: Sequence[str]) -> tuple[str, ...]:
+def check_class_names(name: str, class_names: Sequence[str]) -> tuple[str, ...]:
     names = tuple(str(n) for n in class_names)
     if len(names) < 2:
         raise UserError(f"{name} has {len(names)} class: a classifier needs at least two.")

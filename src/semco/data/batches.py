@@ -20,12 +20,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from semco.data.randomness import generator, numpy_generator
+from semco.data.randomness import make_generator, make_numpy_generator
 from semco.data.split import Split, hidden_truth
 from semco.errors import UserError
 from semco.types import Batch, ViewCounts, Views
-
-__all__ = ["Batches", "MakesViews", "Prefetch", "Stream", "generator"]
 
 # Of the memory that is free on an accelerator, the images may take so much.
 COMFORTABLE = 0.25
@@ -33,7 +31,7 @@ COMFORTABLE = 0.25
 COMFORTABLE_BYTES = 1 << 30
 
 
-class MakesViews(Protocol):
+class ViewMaker(Protocol):
     """What batches need of augmentation (`semco.data.views.Augment`)."""
 
     def views(self, images: Tensor, weak: int, strong: int, generator: torch.Generator) -> Views:
@@ -41,7 +39,7 @@ class MakesViews(Protocol):
         ...
 
 
-def check_share(batch_size: int, processes: int) -> None:
+def check_batch_size(batch_size: int, processes: int) -> None:
     """Each process trains on as many images as the others."""
     if batch_size % processes:
         raise UserError(
@@ -61,7 +59,7 @@ class Stream:
         self._round = lru_cache(maxsize=2)(self._shuffle)
 
     def _shuffle(self, number: int) -> NDArray[np.int64]:
-        order: NDArray[np.int64] = numpy_generator(*self._key, number).permutation(self.size)
+        order: NDArray[np.int64] = make_numpy_generator(*self._key, number).permutation(self.size)
         return order
 
     def slice(self, start: int, stop: int) -> NDArray[np.int64]:
@@ -86,7 +84,7 @@ class Batches:
         labels: Tensor,
         split: Split,
         counts: ViewCounts,
-        augment: MakesViews,
+        augment: ViewMaker,
         *,
         batch_size: int,
         mu: int,
@@ -95,7 +93,7 @@ class Batches:
         world_size: int = 1,
         device: torch.device | str = "cpu",
     ) -> None:
-        check_share(batch_size, world_size)
+        check_batch_size(batch_size, world_size)
         self.device = torch.device(device)
         self._augment, self._counts = augment, counts
         self._seed, self._rank = seed, rank
@@ -112,16 +110,16 @@ class Batches:
         return tuple(self._images.shape[1:])
 
     @property
-    def views_a_step(self) -> int:
+    def views_per_step(self) -> int:
         """Views of a step that this process makes."""
         of_labelled = self._counts.labelled_weak + self._counts.labelled_strong
         of_pool = self._counts.unlabelled_weak + self._counts.unlabelled_strong
         return self._labelled.share * of_labelled + (self._unlabelled.share * of_pool if self._unlabelled else 0)
 
     @property
-    def steps_a_pass(self) -> int:
+    def steps_per_pass(self) -> int:
         """Steps that see every unlabelled image about once, or every labelled one where there are no others."""
-        return (self._unlabelled or self._labelled).steps_a_pass
+        return (self._unlabelled or self._labelled).steps_per_pass
 
     def batch(self, step: int) -> tuple[Batch, Tensor]:
         """The batch of a step, and what its unlabelled images truly show: (U,) int64, -1 = unknown."""
@@ -141,7 +139,7 @@ class Batches:
         if weak == strong == 0:
             return Views()
         images = self._move(self._images[where.to(self._images.device)])
-        return self._augment.views(images, weak, strong, generator(self._seed, step, self._rank, purpose))
+        return self._augment.views(images, weak, strong, make_generator(self._seed, step, self._rank, purpose))
 
     def _move(self, tensor: Tensor) -> Tensor:
         """To the device; from the host to a GPU through pinned memory, so that nobody waits for the copy."""
@@ -158,7 +156,7 @@ class _Part:
             raise UserError(f"there is no {name} image to train on: change data.labels or data.validation.")
         self._members, self._size = torch.from_numpy(members), size
         self.share = size // world_size
-        self.steps_a_pass = math.ceil(len(members) / size)
+        self.steps_per_pass = math.ceil(len(members) / size)
         self._offset = rank * self.share
         self._stream = Stream(len(members), seed, name)
 

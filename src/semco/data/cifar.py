@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from semco.config import DataConfig
 from semco.data.arrays import from_arrays
-from semco.data.datasets import Dataset, Report
+from semco.data.datasets import Dataset, ProgressCallback
 from semco.errors import UserError
 
 SIDE = 32
@@ -50,15 +50,15 @@ CIFAR10 = Layout(
 CIFAR100 = Layout("cifar100", "cifar-100-python", ("train",), "test", "meta", "fine_labels", "fine_label_names")
 
 
-def read_cifar10(config: DataConfig, report: Report | None = None) -> Dataset:
+def read_cifar10(config: DataConfig, report: ProgressCallback | None = None) -> Dataset:
     return _read(CIFAR10, config, report)
 
 
-def read_cifar100(config: DataConfig, report: Report | None = None) -> Dataset:
+def read_cifar100(config: DataConfig, report: ProgressCallback | None = None) -> Dataset:
     return _read(CIFAR100, config, report)
 
 
-def _read(layout: Layout, config: DataConfig, report: Report | None) -> Dataset:
+def _read(layout: Layout, config: DataConfig, report: ProgressCallback | None) -> Dataset:
     folder = _find(layout, config.root)
     names = _strings(folder / layout.meta, layout.label_names)
     parts = []

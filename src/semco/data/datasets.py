@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from semco.errors import UserError, nearest
 
 # Told of slow work as it goes on: what is being done, how much is done, how much there is.
-Report = Callable[[str, int, int], None]
+ProgressCallback = Callable[[str, int, int], None]
 
 UNLABELLED = -1
 # Images that are worked on at a time where the whole set would need a much larger copy of itself.
@@ -154,12 +154,12 @@ def find_class(known: Sequence[str], name: str, kind: str) -> int:
     """Position of a class; case, spaces, underscores and hyphens count only between names that differ so."""
     if name in known:
         return known.index(name)
-    plain = [plain_name(k) for k in known]
-    if plain.count(plain_name(name)) == 1:
-        return plain.index(plain_name(name))
+    plain = [simplify_name(k) for k in known]
+    if plain.count(simplify_name(name)) == 1:
+        return plain.index(simplify_name(name))
     some = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
     raise UserError(f"unknown {kind} {name!r}{nearest(name, known) or '.'} Known: {some}.")
 
 
-def plain_name(name: str) -> str:
+def simplify_name(name: str) -> str:
     return re.sub(r"[\s_-]+", " ", name).strip().casefold()

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-SUFFIXES = frozenset({".bmp", ".gif", ".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp"})
+IMAGE_SUFFIXES = frozenset({".bmp", ".gif", ".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp"})
 # A photo of larger sides is not looked at in more detail than this, unless image_size asks for it.
 LARGEST_DEFAULT = 96
 
 # What Pillow raises for a file that is damaged, cut short, or no image at all.
-UNREADABLE = (
+DECODE_ERRORS = (
     OSError,
     SyntaxError,
     ValueError,
@@ -56,7 +56,7 @@ def to_rgb(image: Image.Image) -> Image.Image:
     return image.convert("RGB")
 
 
-def usual_size(paths: Sequence[Path], sample: int = 256) -> int:
+def default_image_size(paths: Sequence[Path], sample: int = 256) -> int:
     """The median shorter side of a sample, at most 96, as a multiple of 8; only headers are read."""
     step = max(1, len(paths) // sample)
     sides = [side for path in paths[::step] if (side := _shorter_side(path)) is not None]
@@ -68,5 +68,5 @@ def _shorter_side(path: Path) -> int | None:
     try:
         with Image.open(path) as image:
             return min(image.size)
-    except UNREADABLE:
+    except DECODE_ERRORS:
         return None  # named when it comes to decoding it

@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from semco.config import DataConfig
-from semco.data.datasets import UNLABELLED, Dataset, Report, choose_classes, find_class
-from semco.data.decode import SUFFIXES, UNREADABLE, decode, usual_size
+from semco.data.datasets import UNLABELLED, Dataset, ProgressCallback, choose_classes, find_class
+from semco.data.decode import DECODE_ERRORS, IMAGE_SUFFIXES, decode, default_image_size
 from semco.errors import UserError
 
 UNLABELLED_FOLDERS = ("unlabeled", "unlabelled")
@@ -72,10 +72,10 @@ class Decoded:
     skipped: tuple[str, ...]
 
 
-def read_folder(root: Path, config: DataConfig, report: Report | None = None) -> Dataset:
+def read_folder(root: Path, config: DataConfig, report: ProgressCallback | None = None) -> Dataset:
     """List the folder, decode every image, leave out (and name) those that cannot be read."""
     listing = list_folder(root, config.classes)
-    size = config.image_size or usual_size(listing.train.paths)
+    size = config.image_size or default_image_size(listing.train.paths)
     train = _decode_part(listing.train, size, config.strict, report, "reading training images")
     test = _decode_part(listing.test, size, config.strict, report, "reading test images")
     if train.images is None or train.labels is None:
@@ -110,7 +110,7 @@ def list_folder(root: Path, classes: Sequence[str] | None = None) -> Listing:
     for label, name in enumerate(chosen):
         ignored += _add_class(train, base / name, label)
     for folder in _special_folders({root, base}, UNLABELLED_FOLDERS):
-        images, others = scan(folder)
+        images, others = find_images(folder)
         train.add(images, UNLABELLED)
         ignored += others
     for folder in _special_folders({root, base}, TEST_FOLDERS):
@@ -161,9 +161,9 @@ def _special_folders(roots: set[Path], names: Sequence[str]) -> list[Path]:
 
 def _add_class(part: Part, folder: Path, label: int) -> Counter[str]:
     """Add a class folder's images; says which other files it holds."""
-    images, others = scan(folder)
+    images, others = find_images(folder)
     if not images:
-        kinds = ", ".join(sorted(SUFFIXES))
+        kinds = ", ".join(sorted(IMAGE_SUFFIXES))
         raise UserError(f"class folder {folder} holds no image ({kinds}): add some, or move it elsewhere.")
     part.add(images, label)
     return others
@@ -191,17 +191,17 @@ def _endings(files: Iterable[Path]) -> Counter[str]:
     return Counter(f.suffix.lower() for f in files)
 
 
-def scan(folder: Path) -> tuple[list[Path], Counter[str]]:
+def find_images(folder: Path) -> tuple[list[Path], Counter[str]]:
     """The images below a folder, sorted, and its other files by ending; hidden ones do not count."""
     files: list[Path] = []
     for where, folders, names in os.walk(folder):
         folders[:] = [f for f in folders if not f.startswith(HIDDEN)]
         files += [Path(where, name) for name in names if not name.startswith(HIDDEN)]
-    images = sorted(f for f in files if f.suffix.lower() in SUFFIXES)
-    return images, _endings(f for f in files if f.suffix.lower() not in SUFFIXES)
+    images = sorted(f for f in files if f.suffix.lower() in IMAGE_SUFFIXES)
+    return images, _endings(f for f in files if f.suffix.lower() not in IMAGE_SUFFIXES)
 
 
-def _decode_part(part: Part, size: int, strict: bool, report: Report | None, doing: str) -> Decoded:
+def _decode_part(part: Part, size: int, strict: bool, report: ProgressCallback | None, doing: str) -> Decoded:
     if not part.paths:
         return Decoded(None, None, None, ())
     rows = _space((len(part.paths), 3, size, size))
@@ -228,7 +228,7 @@ def _decode_into(path: Path, row: NDArray[np.uint8]) -> str | None:
     """Decode into (3, S, S), or say what is wrong with the file."""
     try:
         row[...] = decode(path, row.shape[-1]).transpose(2, 0, 1)
-    except UNREADABLE as error:
+    except DECODE_ERRORS as error:
         return str(error)
     return None
 

@@ -10,17 +10,17 @@ import torch
 Key = int | str
 
 
-def derived_seed(seed: int, *key: Key) -> int:
+def derive_seed(seed: int, *key: Key) -> int:
     """63 bits that differ for every key, so that neighbouring steps share nothing."""
     parts = [part if isinstance(part, str) else int(part) for part in (seed, *key)]
     digest = hashlib.sha256(repr(parts).encode()).digest()
     return int.from_bytes(digest[:8], "little") >> 1
 
 
-def generator(seed: int, *key: Key) -> torch.Generator:
-    """A generator on the host for one purpose, for example ``generator(seed, step, rank, "labelled")``."""
-    return torch.Generator().manual_seed(derived_seed(seed, *key))
+def make_generator(seed: int, *key: Key) -> torch.Generator:
+    """A generator on the host for one purpose, for example ``make_generator(seed, step, rank, "labelled")``."""
+    return torch.Generator().manual_seed(derive_seed(seed, *key))
 
 
-def numpy_generator(seed: int, *key: Key) -> np.random.Generator:
-    return np.random.Generator(np.random.PCG64(derived_seed(seed, *key)))
+def make_numpy_generator(seed: int, *key: Key) -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64(derive_seed(seed, *key)))

@@ -9,19 +9,19 @@ from types import MappingProxyType
 from semco.config import DataConfig
 from semco.data.bundled import read_fashion_mini
 from semco.data.cifar import read_cifar10, read_cifar100
-from semco.data.datasets import Dataset, Report
+from semco.data.datasets import Dataset, ProgressCallback
 from semco.data.folder import read_folder
 from semco.data.npz import read_npz
 from semco.errors import UserError, nearest
 
-Reader = Callable[[DataConfig, Report | None], Dataset]
+Reader = Callable[[DataConfig, ProgressCallback | None], Dataset]
 
 REGISTERED: Mapping[str, Reader] = MappingProxyType(
     {"fashion-mini": read_fashion_mini, "cifar10": read_cifar10, "cifar100": read_cifar100}
 )
 
 
-def load(config: DataConfig, report: Report | None = None) -> Dataset:
+def load(config: DataConfig, report: ProgressCallback | None = None) -> Dataset:
     """The data set that ``config.source`` names, with the classes and the image size that are asked for."""
     dataset = _reader(config.source)(config, report)
     if config.classes is not None:
@@ -29,7 +29,7 @@ def load(config: DataConfig, report: Report | None = None) -> Dataset:
     return dataset if config.image_size is None else dataset.resized(config.image_size)
 
 
-def is_there(source: str) -> bool:
+def source_exists(source: str) -> bool:
     """Whether a source is bundled, or a file or folder that exists."""
     return source in REGISTERED or Path(source).expanduser().exists()
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from semco.config import DataConfig
-from semco.data.randomness import numpy_generator
+from semco.data.randomness import make_numpy_generator
 from semco.errors import UserError
 
 Index = NDArray[np.int64]
@@ -124,7 +124,7 @@ def _shuffled_members(known: Index, classes: int, seed: int) -> list[Index]:
     by_class = np.argsort(known, kind="stable")
     start = np.searchsorted(known[by_class], np.arange(classes + 1))
     members = [by_class[start[k] : start[k + 1]] for k in range(classes)]
-    return [numpy_generator(seed, "split", k).permutation(m) for k, m in enumerate(members)]
+    return [make_numpy_generator(seed, "split", k).permutation(m) for k, m in enumerate(members)]
 
 
 def _label_counts(config: DataConfig, available: Index, names: Sequence[str], seed: int) -> Index:
@@ -152,7 +152,7 @@ def _spread(total: int, classes: int, seed: int) -> Index:
     if total < classes:
         raise UserError(f"{total} labels cannot cover {classes} classes: give at least {classes} labels.")
     counts = np.full(classes, total // classes)
-    lucky = numpy_generator(seed, "split", "remainder").permutation(classes)[: total % classes]
+    lucky = make_numpy_generator(seed, "split", "remainder").permutation(classes)[: total % classes]
     counts[lucky] += 1
     return counts
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 import semco.methods  # noqa: F401 (so that the run's method section can be read)
-from semco.data.datasets import Dataset, Report
+from semco.data.datasets import Dataset, ProgressCallback
 from semco.data.sources import load
 from semco.errors import UserError
 from semco.evaluation.model_file import SavedModel, load_model
@@ -18,7 +18,9 @@ from semco.training.execution import choose_device
 from semco.training.run_folder import RunFolder
 
 
-def evaluate_run(run: Path, head: Head | None = None, report: Report | None = None, device: str = "auto") -> Evaluation:
+def evaluate_run(
+    run: Path, head: Head | None = None, report: ProgressCallback | None = None, device: str = "auto"
+) -> Evaluation:
     """Numbers of ``head`` (the run's own if None) on the test images."""
     folder = RunFolder.open(run)
     config = folder.config()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from semco.config import Config, changed_fields
-from semco.data.batches import check_share
+from semco.data.batches import check_batch_size
 from semco.data.datasets import Dataset
 from semco.data.sources import REGISTERED
 from semco.errors import UserError
@@ -42,7 +42,7 @@ def train(
             watching.on_message("a process had died: all start again from the last checkpoint")
             return _go_on(path, processes, watching)
         with together(processes):
-            check_share(config.training.batch_size, processes.world_size)
+            check_batch_size(config.training.batch_size, processes.world_size)
             device = choose_device(config.training.device, processes)
             problem = prepare(config, None, watching, dataset)
         with together(processes):

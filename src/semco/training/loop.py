@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from semco.config import Config, changed_fields
-from semco.data.batches import Batches, Prefetch, generator
+from semco.data.batches import Batches, Prefetch
+from semco.data.randomness import make_generator
 from semco.errors import UserError
 from semco.methods.base import Forward, Method, Pool
 from semco.training import checkpoint as files
@@ -62,15 +63,15 @@ class Rhythm:
     refresh: int
 
     @classmethod
-    def of(cls, config: Config, steps_a_pass: int) -> Rhythm:
-        """``steps_a_pass`` is how many steps see every unlabelled image once."""
+    def of(cls, config: Config, steps_per_pass: int) -> Rhythm:
+        """``steps_per_pass`` is how many steps see every unlabelled image once."""
         training, total = config.training, config.training.total_steps
         return cls(
             log=training.log_every or max(1, min(total // 50, 200)),
             validate=training.validate_every or max(1, min(total // 20, 2000)),
             save=training.checkpoint_every or max(1, min(total // 10, 1000)),
             # As often as methods that relabel the pool ask for, and often enough to matter in a run shorter than that.
-            refresh=max(1, min(steps_a_pass, total // 10)),
+            refresh=max(1, min(steps_per_pass, total // 10)),
         )
 
 
@@ -120,7 +121,7 @@ class Trainer:
         self._validate, self._pool, self._keep_memory = validate, pool, keep_memory
         self._processes = processes or Processes()
         self._device = groups.device
-        self._rhythm = Rhythm.of(config, batches.steps_a_pass)
+        self._rhythm = Rhythm.of(config, batches.steps_per_pass)
         self._meters, self._watch = Meters(groups), FiniteWatch()
         self._step_module = self._build_step()
         self._exchange = StepExchange(network, method, self._processes)
@@ -131,7 +132,7 @@ class Trainer:
         precision = choose_precision(training.precision, self._device)
         self._scaler = torch.amp.GradScaler(self._device.type, enabled=precision == torch.float16)
         network = self.network
-        shape, views = self.batches.image_shape, self.batches.views_a_step
+        shape, views = self.batches.image_shape, self.batches.views_per_step
         compilation = choose_compilation(training, network, shape, views, self._device)
         self._compiles = compilation.wanted
         if compilation.wanted:
@@ -215,8 +216,8 @@ class Trainer:
         training = self.config.training
         key = (training.seed, self.step, 0 if common else self._processes.rank)
         # A layer that draws from the global generator (dropout) is thereby a function of seed and step as well.
-        torch.manual_seed(generator(*key, 1).initial_seed())
-        return Progress(self.step, training.total_steps, training.steps_per_epoch, generator(*key, 2))
+        torch.manual_seed(make_generator(*key, 1).initial_seed())
+        return Progress(self.step, training.total_steps, training.steps_per_epoch, make_generator(*key, 2))
 
     def _refresh_when_due(self) -> None:
         overridden = type(self.method).refresh is not Method.refresh
