@@ -1,4 +1,4 @@
-"""Where data sets come from: registered names, .npz files, folders."""
+"""Sources of data sets: registered names, .npz files and folders."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ REGISTERED: Mapping[str, Reader] = MappingProxyType(
 )
 
 
-def load(config: DataConfig, report: ProgressCallback | None = None) -> Dataset:
-    """The data set that ``config.source`` names, with the classes and the image size that are asked for."""
-    dataset = _reader(config.source)(config, report)
+def load(config: DataConfig, on_progress: ProgressCallback | None = None) -> Dataset:
+    """Read the data set that ``config.source`` names, with the configured classes and image size."""
+    dataset = _choose_reader(config.source)(config, on_progress)
     if config.classes is not None:
         dataset = dataset.with_classes(config.classes)
     return dataset if config.image_size is None else dataset.resized(config.image_size)
 
 
 def source_exists(source: str) -> bool:
-    """Whether a source is bundled, or a file or folder that exists."""
+    """Return whether a source is a registered name, or a file or folder that exists."""
     return source in REGISTERED or Path(source).expanduser().exists()
 
 
-def _reader(source: str) -> Reader:
+def _choose_reader(source: str) -> Reader:
     if source in REGISTERED:
         return REGISTERED[source]
     path = Path(source).expanduser()
     if path.suffix.lower() == ".npz":
-        return lambda _config, _report: read_npz(path)
+        return lambda _config, _on_progress: read_npz(path)
     if path.is_dir():
-        return lambda config, report: read_folder(path, config, report)
+        return lambda config, on_progress: read_folder(path, config, on_progress)
     if path.exists():
         raise UserError(f"{source!r} is neither a folder of class folders nor an .npz file.")
     raise UserError(
