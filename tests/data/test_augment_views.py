@@ -1,4 +1,4 @@
-"""Views as the training loop uses them: shape, memory, randomness, what is drawn how often."""
+"""Views as the training loop uses them: shape, memory layout, randomness, distribution of the draws."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from torch import Tensor
 
 from semco.config import AugmentConfig
 from semco.data.augment import geometry, native, points, tensors
-from semco.data.augment.draws import draw_strong, draw_weak
+from semco.data.augment.draws import draw_strong, draw_weak, padding
 from semco.data.augment.operations import OPERATIONS
-from semco.data.views import Augment, painter
+from semco.data.views import Augment, choose_renderer
 from semco.errors import UserError
 
 MEAN, STD = torch.tensor([0.5, 0.4, 0.3]), torch.tensor([0.2, 0.25, 0.3])
@@ -29,7 +29,7 @@ def seeded(seed: int = 0) -> torch.Generator:
 
 
 def in_bytes(channels: int = 1, **fields: object) -> Augment:
-    """Views whose values are the grey levels themselves."""
+    """Return an Augment whose views have the values 0 to 255."""
     config = AugmentConfig.model_validate(fields)
     return Augment(config, torch.zeros(channels), torch.full((channels,), 1 / 255))
 
@@ -41,7 +41,7 @@ def chi_square(counts: Tensor) -> float:
 
 @pytest.mark.parametrize("size", [(32, 32), (24, 40)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-def test_views_are_channels_last_of_the_asked_type(size: tuple[int, int], dtype: torch.dtype) -> None:
+def test_views_are_channels_last_and_of_the_given_type(size: tuple[int, int], dtype: torch.dtype) -> None:
     augment = Augment(AugmentConfig(), MEAN, STD, dtype=dtype)
     views = augment.views(noise(6, size=size), 2, 3, seeded())
     assert (len(views.weak), len(views.strong)) == (2, 3)
@@ -57,7 +57,7 @@ def test_plain_is_normalised_by_channel() -> None:
     torch.testing.assert_close(Augment(AugmentConfig(), MEAN, STD).plain(images).double(), expected, atol=1e-5, rtol=0)
 
 
-def test_without_crop_and_flip_weak_is_plain() -> None:
+def test_a_weak_view_without_crop_and_flip_is_plain() -> None:
     augment = Augment(AugmentConfig(pad=0, flip=False), MEAN, STD)
     assert torch.equal(augment.weak(noise(5), seeded()), augment.plain(noise(5)))
 
@@ -72,7 +72,47 @@ def test_weak_crops_and_flips_as_drawn() -> None:
         torch.testing.assert_close(view, crop.flip(2) if flip else crop, atol=1e-3, rtol=0)
 
 
-def test_views_depend_on_the_generator_alone() -> None:
+@pytest.mark.parametrize(
+    ("fields", "side", "pixels"),
+    [
+        ({}, 32, 4),
+        ({}, 96, 12),
+        ({"pad": 0.0}, 32, 0),
+        ({"pad": 1.0}, 32, 31),
+        ({"pad_pixels": 4}, 96, 4),
+        ({"pad_pixels": 4, "pad": 0.0}, 32, 4),
+        ({"pad_pixels": 0}, 32, 0),
+        ({"pad_pixels": 4}, 5, 4),
+        ({"pad_pixels": 4}, 4, 3),
+        ({"pad_pixels": 100}, 3, 2),
+        ({"pad_pixels": 4}, 1, 0),
+    ],
+)
+def test_padding_is_a_part_of_the_side_or_a_number_of_pixels(fields: dict[str, float], side: int, pixels: int) -> None:
+    assert padding(AugmentConfig.model_validate(fields), side) == pixels
+
+
+def test_crops_of_an_image_padded_by_one_pixel() -> None:
+    """By hand: 10 20 30 padded by reflection is 20 10 20 30 20, which holds three crops of three pixels."""
+    images = torch.tensor([10, 20, 30], dtype=torch.uint8).expand(100, 1, 1, 3)
+    views = in_bytes(pad_pixels=1, flip=False).weak(images, seeded()).round().long()
+    assert {tuple(view.flatten().tolist()) for view in views} == {(20, 10, 20), (10, 20, 30), (20, 30, 20)}
+
+
+def test_an_image_smaller_than_the_padding_is_padded_by_all_it_can_reflect() -> None:
+    """By hand: 10 20 reflected as far as it goes is 20 10 20 10 and holds two different crops."""
+    images = torch.tensor([10, 20], dtype=torch.uint8).expand(100, 1, 1, 2)
+    views = in_bytes(pad_pixels=50, flip=False).weak(images, seeded()).round().long()
+    assert {tuple(view.flatten().tolist()) for view in views} == {(20, 10), (10, 20)}
+
+
+def test_the_same_padding_in_pixels_and_as_a_part_gives_the_same_views() -> None:
+    images = noise(20)
+    part, pixels = (Augment(AugmentConfig.model_validate(f), MEAN, STD) for f in ({"pad": 0.25}, {"pad_pixels": 8}))
+    assert torch.equal(part.weak(images, seeded(1)), pixels.weak(images, seeded(1)))
+
+
+def test_views_depend_only_on_the_generator() -> None:
     images, augment = noise(40), Augment(AugmentConfig(), MEAN, STD)
     threads = torch.get_num_threads()
     first = augment.views(images, 1, 1, seeded(1))
@@ -87,27 +127,27 @@ def test_views_depend_on_the_generator_alone() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("size", [(12, 10), (1, 5), (5, 1), (2, 2)])
-@pytest.mark.parametrize("views_a_block", [7, 1000])
-def test_calls_on_tensors_make_the_views_of_machine_code(
-    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, channels: int, size: tuple[int, int], views_a_block: int
+@pytest.mark.parametrize("views_per_block", [7, 1000])
+def test_tensor_operations_and_compiled_code_make_the_same_views(
+    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, channels: int, size: tuple[int, int], views_per_block: int
 ) -> None:
-    """To the bit, whatever the number of views made together."""
+    """Bit for bit, for any number of views made together."""
     images, augment = noise(50, channels, size), Augment(AugmentConfig(), MEAN[:channels], STD[:channels], dtype)
     native = augment.views(images, 2, 2, seeded(1))
-    monkeypatch.setattr("semco.data.views.painter", lambda _: tensors.paint)
-    monkeypatch.setattr("semco.data.augment.tensors.BLOCK", views_a_block * size[0] * size[1])
+    monkeypatch.setattr("semco.data.views.choose_renderer", lambda _: tensors.render_views)
+    monkeypatch.setattr("semco.data.augment.tensors.BLOCK", views_per_block * size[0] * size[1])
     called = augment.views(images, 2, 2, seeded(1))
     for one, other in zip((*native.weak, *native.strong), (*called.weak, *called.strong), strict=True):
         assert torch.equal(one, other)
 
 
-def test_tensors_that_are_not_on_a_cpu_are_painted_by_calls() -> None:
-    assert painter(torch.device("cuda")) is tensors.paint
-    assert painter(torch.device("cpu")) is native.paint
+def test_compiled_code_on_cpus_and_tensor_operations_elsewhere() -> None:
+    assert choose_renderer(torch.device("cuda")) is tensors.render_views
+    assert choose_renderer(torch.device("cpu")) is native.render_views
 
 
-def test_where_machine_code_cannot_be_kept_it_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As numba does where it finds no folder to write to."""
+def test_without_a_cache_folder_the_code_is_compiled_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """numba raises a RuntimeError if it finds no folder to write to."""
     asked: list[bool] = []
 
     def njit(function: Callable[[], int], cache: bool = False, **_: object) -> Callable[[], int]:
@@ -117,12 +157,14 @@ def test_where_machine_code_cannot_be_kept_it_is_made_anew(monkeypatch: pytest.M
         return function
 
     monkeypatch.setattr(native.numba, "njit", njit)
-    assert native.kept(lambda: 7)() == 7
+    assert native.compile_with_cache(lambda: 7)() == 7
     assert asked == [True, False]
 
 
-def test_damaged_machine_code_is_forgotten_and_made_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    other, own = tmp_path / "other.nbi", tmp_path / f"native._paint_{native.SOURCE}-1.nbi"
+def test_a_damaged_cache_is_deleted_and_the_code_compiled_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    other, own = tmp_path / "other.nbi", tmp_path / f"native._render_all_{native.SOURCE}-1.nbi"
     for file in (other, own):
         file.write_bytes(b"half of it")
 
@@ -134,19 +176,19 @@ def test_damaged_machine_code_is_forgotten_and_made_anew(monkeypatch: pytest.Mon
 
     images, augment = noise(5), Augment(AugmentConfig(), MEAN, STD)
     expected = augment.strong(images, seeded())
-    monkeypatch.setattr(native, "_ways", [Damaged(), native._ways[0]])
+    monkeypatch.setattr(native, "_versions", [Damaged(), native._versions[0]])
     assert torch.equal(augment.strong(images, seeded()), expected)
-    assert len(native._ways) == 1
+    assert len(native._versions) == 1
     assert [*tmp_path.iterdir()] == [other]
 
 
-def test_what_no_way_can_do_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "_ways", native._ways[-1:])
+def test_an_error_of_every_version_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "_versions", native._versions[-1:])
     with pytest.raises(TypeError):
-        native._run("images")
+        native._run_compiled("images")
 
 
-def test_images_may_lie_in_memory_in_any_way() -> None:
+def test_images_may_have_any_memory_layout() -> None:
     images, augment = noise(20), Augment(AugmentConfig(), MEAN, STD)
     expected = augment.views(images, 1, 1, seeded(1))
     views = augment.views(images.contiguous(memory_format=torch.channels_last), 1, 1, seeded(1))
@@ -154,7 +196,7 @@ def test_images_may_lie_in_memory_in_any_way() -> None:
     assert torch.equal(views.strong[0], expected.strong[0])
 
 
-def test_the_generator_goes_on_and_views_of_one_image_differ() -> None:
+def test_views_of_one_image_differ() -> None:
     augment, generator = Augment(AugmentConfig(), MEAN, STD), seeded()
     views = augment.views(noise(20), 2, 2, generator)
     later = augment.views(noise(20), 2, 2, generator)
@@ -163,7 +205,7 @@ def test_the_generator_goes_on_and_views_of_one_image_differ() -> None:
     assert not torch.equal(views.strong[0], later.strong[0])
 
 
-def test_images_stay_as_they_are() -> None:
+def test_images_are_not_changed() -> None:
     images = noise(30)
     Augment(AugmentConfig(), MEAN, STD).views(images, 1, 2, seeded())
     assert torch.equal(images, noise(30))
@@ -187,7 +229,7 @@ def test_magnitudes_are_uniform_in_their_range() -> None:
             assert chi_square(part) < 27.9  # 9 degrees of freedom: p = 0.001
 
 
-def test_the_table_is_fixmatchs() -> None:
+def test_the_operations_are_those_of_fixmatch() -> None:
     ranges = {each.name: (each.low, each.high) for each in OPERATIONS}
     blends, moves = (
         ("brightness", "color", "contrast", "sharpness"),
@@ -236,8 +278,8 @@ def test_cutout_is_a_grey_rectangle_of_the_given_size_clipped_at_the_edge(size: 
         assert int((view == 0).sum()) == view.numel() - lengths[0] * lengths[1]
 
 
-def test_what_an_operation_leaves_empty_is_changed_by_later_operations_only() -> None:
-    """By hand: move by 3 of 10 columns, then invert everything; and the other way round."""
+def test_empty_areas_are_changed_only_by_later_operations() -> None:
+    """By hand: move by 3 of 10 columns, then invert everything; and in the other order."""
     names = [each.name for each in OPERATIONS]
     image = torch.full((1, 1, 10, 10), 200, dtype=torch.uint8)
     augment = in_bytes(operations=2, pad=0, flip=False, cutout=0)
@@ -252,17 +294,17 @@ def test_what_an_operation_leaves_empty_is_changed_by_later_operations_only() ->
         assert row == [55] * 7 + [empty] * 3
 
 
-def test_two_rotations_compose_to_the_pixels_of_rotating_twice() -> None:
+def test_rotating_back_returns_pixels_to_within_one_pixel() -> None:
     where = torch.arange(1, 1 + 32 * 32, dtype=torch.int32).view(1, 32, 32)
     zero = torch.zeros(1, dtype=torch.float64)
     moves = dict.fromkeys(("shear_x", "shear_y", "translate_x", "translate_y"), zero)
-    turn = geometry.fixed_point(geometry.affine({"rotate": zero + 20.0, **moves}, (32, 32)))
-    back = geometry.fixed_point(geometry.affine({"rotate": zero - 20.0, **moves}, (32, 32)))
+    turn = geometry.to_fixed_point(geometry.affine_coefficients({"rotate": zero + 20.0, **moves}, (32, 32)))
+    back = geometry.to_fixed_point(geometry.affine_coefficients({"rotate": zero - 20.0, **moves}, (32, 32)))
     there = geometry.resample(geometry.resample(where[None], turn, fill=0), back, fill=0)[0]
     inner = slice(8, 24)
     moved = (there - where)[0, inner, inner]
     step = torch.tensor([row * 32 + column for row in (-1, 0, 1) for column in (-1, 0, 1)])
-    assert bool(torch.isin(moved, step).all())  # nearest neighbour: at most one pixel off, and not all at home
+    assert bool(torch.isin(moved, step).all())  # nearest neighbour: at most one pixel off, and not all in their place
     assert bool((moved != 0).any())
     assert int((there == 0).sum()) > 0
 
@@ -275,7 +317,7 @@ def test_two_rotations_compose_to_the_pixels_of_rotating_twice() -> None:
         torch.zeros(3, 8, 8, dtype=torch.uint8),
     ],
 )
-def test_what_is_not_a_batch_of_bytes_is_refused(images: Tensor) -> None:
+def test_images_that_are_not_a_uint8_batch_are_refused(images: Tensor) -> None:
     augment = Augment(AugmentConfig(), MEAN, STD)
     with pytest.raises(UserError, match="uint8"):
         augment.weak(images, seeded())

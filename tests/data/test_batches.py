@@ -1,4 +1,4 @@
-"""Batches: a function of seed and step, whoever asks and in whatever order."""
+"""Batches depend only on seed and step, for any number of processes and in any order of requests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from semco.config import DataConfig
 from semco.data.batches import Batches, Prefetch, Stream
-from semco.data.randomness import derived_seed, generator
+from semco.data.randomness import derive_seed, make_generator
 from semco.data.split import make_split
 from semco.errors import UserError
 from semco.types import Batch, ViewCounts, Views
@@ -24,7 +24,7 @@ ALL = ViewCounts(labelled_weak=1, labelled_strong=1, unlabelled_weak=2, unlabell
 
 
 class Noise:
-    """Views that show the image (its number is the whole part) and the randomness they were given."""
+    """Views whose integer part is the number of the image and whose fraction is random."""
 
     def views(self, images: Tensor, weak: int, strong: int, generator: torch.Generator) -> Views:
         made = [images.float() + 0.9 * torch.rand(images.shape, generator=generator) for _ in range(weak + strong)]
@@ -60,13 +60,13 @@ class TestStream:
         taken = Stream(50, 0, "x").slice(0, 100)
         assert taken[:50].tolist() != taken[50:].tolist()
 
-    def test_slices_are_the_sequence_cut_anywhere(self) -> None:
+    def test_slices_agree_with_the_whole_sequence(self) -> None:
         whole = Stream(7, 3, "x").slice(0, 60).tolist()
         stream = Stream(7, 3, "x")
         for start, stop in [(50, 60), (0, 1), (3, 40), (6, 8), (13, 14), (20, 20)]:
             assert stream.slice(start, stop).tolist() == whole[start:stop]
 
-    def test_names_and_seeds_are_streams_of_their_own(self) -> None:
+    def test_names_and_seeds_give_different_streams(self) -> None:
         orders = {tuple(Stream(30, seed, name).slice(0, 30)) for seed in (0, 1) for name in ("a", "b")}
         assert len(orders) == 4
 
@@ -81,11 +81,11 @@ class TestStream:
 
 
 class TestBatch:
-    def test_indices_labels_truth_and_pictures_agree(self) -> None:
+    def test_indices_labels_truth_and_images_agree(self) -> None:
         batch, truth = batches().batch(4)
         where, pool = SPLIT.labelled[batch.labelled_index], SPLIT.unlabelled[batch.unlabelled_index]
         assert batch.labels.tolist() == LABELS[where].tolist()
-        # There are images without a label, so what labelled images show says nothing of the pool.
+        # Some images have no label, so the labelled images are not used to score pseudo-labels.
         known = torch.from_numpy(~np.isin(pool, SPLIT.labelled))
         assert truth.tolist() == torch.where(known, LABELS[pool], -1).tolist()
         assert bool((truth >= 0).any())
@@ -101,7 +101,7 @@ class TestBatch:
         assert batch.labels.shape == batch.labelled_index.shape == (12,)
         assert truth.shape == batch.unlabelled_index.shape == (24,)
 
-    def test_unlabelled_images_come_round_once_each(self) -> None:
+    def test_each_unlabelled_image_occurs_once_per_pass(self) -> None:
         made, pool = batches(), len(SPLIT.unlabelled)
         seen = torch.cat([made.batch(step)[0].unlabelled_index for step in range(pool // 24 + 1)])
         assert sorted(seen[:pool].tolist()) == list(range(pool))
@@ -111,13 +111,13 @@ class TestBatch:
         assert (truths == -1).any()
         assert (truths >= 0).any()
 
-    def test_nothing_unlabelled_where_nothing_is_asked_for(self) -> None:
+    def test_no_unlabelled_images_if_no_views_of_them_are_wanted(self) -> None:
         batch, truth = batches(counts=ViewCounts()).batch(3)
         assert batch.unlabelled == Views()
         assert batch.unlabelled_index.shape == truth.shape == (0,)
         assert batch.unlabelled_index.dtype == truth.dtype == torch.int64
 
-    def test_any_step_from_seed_and_step_alone(self) -> None:
+    def test_a_batch_depends_only_on_seed_and_step(self) -> None:
         straight = [made.batch(step) for made in [batches()] for step in range(8)]
         for step in (7, 2, 5):
             assert same(batches().batch(step), straight[step])
@@ -130,15 +130,15 @@ class TestBatch:
         assert not torch.equal(first, second)
 
     def test_no_labelled_image(self) -> None:
-        nobody = make_split(LABELS, DataConfig(labels_per_class=3), seed=0)
-        object.__setattr__(nobody, "labelled", nobody.labelled[:0])
+        split = make_split(LABELS, DataConfig(labels_per_class=3), seed=0)
+        object.__setattr__(split, "labelled", split.labelled[:0])
         with pytest.raises(UserError, match="no labelled image"):
-            Batches(IMAGES, LABELS, nobody, ALL, Noise(), batch_size=4, mu=1, seed=0)
+            Batches(IMAGES, LABELS, split, ALL, Noise(), batch_size=4, mu=1, seed=0)
 
 
 class TestSeveralProcesses:
     @pytest.mark.parametrize("world_size", [2, 3, 4])
-    def test_together_they_see_what_one_sees(self, world_size: int) -> None:
+    def test_together_they_use_the_images_of_one_process(self, world_size: int) -> None:
         ranks = [batches(rank=r, world_size=world_size) for r in range(world_size)]
         for step in (0, 1, 9):
             alone, truth = batches().batch(step)
@@ -149,7 +149,7 @@ class TestSeveralProcesses:
             assert torch.cat([t for _, t in parts]).equal(truth)
             assert shown(torch.cat([b.unlabelled.weak[0] for b, _ in parts])) == shown(alone.unlabelled.weak[0])
 
-    def test_no_two_of_them_share_an_unlabelled_image(self) -> None:
+    def test_no_two_processes_use_the_same_unlabelled_image(self) -> None:
         parts = [set(batches(rank=r, world_size=3).batch(0)[0].unlabelled_index.tolist()) for r in range(3)]
         assert len(set.union(*parts)) == sum(len(p) for p in parts) == 24
 
@@ -157,37 +157,39 @@ class TestSeveralProcesses:
         one, other = (batches(rank=r, world_size=2).batch(0)[0].labelled.weak[0] for r in range(2))
         assert not torch.equal(one - one.floor(), other - other.floor())
 
-    def test_a_batch_that_cannot_be_shared(self) -> None:
-        with pytest.raises(UserError, match=r"batch_size = 12 cannot be shared evenly by 5 .* a multiple of 5"):
+    def test_a_batch_size_that_cannot_be_divided(self) -> None:
+        with pytest.raises(UserError, match=r"batch_size = 12 cannot be divided evenly among 5 .* a multiple of 5"):
             batches(world_size=5)
 
 
 class TestRandomness:
     def test_the_same_key_gives_the_same_numbers(self) -> None:
-        assert torch.rand(5, generator=generator(1, 2, "a")).equal(torch.rand(5, generator=generator(1, 2, "a")))
+        assert torch.rand(5, generator=make_generator(1, 2, "a")).equal(
+            torch.rand(5, generator=make_generator(1, 2, "a"))
+        )
 
-    def test_keys_do_not_run_into_each_other(self) -> None:
+    def test_different_keys_give_different_seeds(self) -> None:
         keys = [(1, 2), (12,), (1, "2"), (2, 1), (1, 2, 0), (2**32 + 1,), (1, 1)]
-        assert len({derived_seed(*key) for key in keys}) == len(keys)  # type: ignore[arg-type]
+        assert len({derive_seed(*key) for key in keys}) == len(keys)  # type: ignore[arg-type]
 
     def test_known_value(self) -> None:
         # sha256("[0, 1, 'x']"), first eight bytes, little-endian, without the lowest bit: resuming depends on it.
-        assert derived_seed(0, 1, "x") == 6162860979093243069
+        assert derive_seed(0, 1, "x") == 6162860979093243069
 
 
 class TestPrefetch:
-    def test_gives_the_batches_in_order(self) -> None:
+    def test_returns_the_batches_in_order(self) -> None:
         made = batches()
         with Prefetch(made, 3, 8) as ahead:
             got = list(ahead)
         assert len(got) == 5
         assert all(same(one, made.batch(step)) for step, one in enumerate(got, start=3))
 
-    def test_nothing_to_do(self) -> None:
+    def test_no_steps(self) -> None:
         with Prefetch(batches(), 4, 4) as ahead:
             assert list(ahead) == []
 
-    def test_works_ahead_by_one(self) -> None:
+    def test_makes_one_batch_in_advance(self) -> None:
         recorder = Recorder(batches())
         with Prefetch(recorder, 0, 10) as ahead:  # type: ignore[arg-type]
             next(ahead)
@@ -196,13 +198,13 @@ class TestPrefetch:
             recorder.wait_for(2)
         assert recorder.steps == [0, 1, 2]
 
-    def test_what_goes_wrong_is_raised_to_the_consumer(self) -> None:
+    def test_an_error_is_raised_where_the_batch_is_requested(self) -> None:
         with Prefetch(Failing(), 0, 5) as ahead:  # type: ignore[arg-type]
             assert [next(ahead), next(ahead)] == [0, 1]
             with pytest.raises(RuntimeError, match="step 2"):
                 next(ahead)
 
-    def test_leaves_no_thread_behind(self) -> None:
+    def test_ends_its_thread(self) -> None:
         before = threading.active_count()
         with pytest.raises(KeyboardInterrupt), Prefetch(batches(), 0, 100):
             raise KeyboardInterrupt
@@ -231,8 +233,8 @@ class Failing:
         return step
 
 
-def test_what_a_step_is_made_of() -> None:
+def test_image_shape_and_views_per_step() -> None:
     assert batches().image_shape == (1, 4, 4)
-    assert batches().views_a_step == 12 * 2 + 24 * 3
-    assert batches(world_size=2).views_a_step == 6 * 2 + 12 * 3
-    assert batches(counts=ViewCounts(labelled_weak=1)).views_a_step == 12
+    assert batches().views_per_step == 12 * 2 + 24 * 3
+    assert batches(world_size=2).views_per_step == 6 * 2 + 12 * 3
+    assert batches(counts=ViewCounts(labelled_weak=1)).views_per_step == 12

@@ -1,4 +1,4 @@
-"""The official CIFAR layout in miniature, and pickles that want more than data."""
+"""Small files with the official CIFAR layout, and pickles that contain more than data."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_cifar100_has_fine_labels(tmp_path: Path) -> None:
     assert data.train_labels.tolist() == [0, 1, 2, 3]
 
 
-def test_the_folder_itself_is_a_root_too(tmp_path: Path) -> None:
+def test_the_root_may_be_the_official_folder_itself(tmp_path: Path) -> None:
     folder = write_official(tmp_path, CIFAR100, classes=4)
     below, itself = (read_cifar100(DataConfig(source="cifar100", root=root)) for root in (tmp_path, folder))
     assert below.train_images.equal(itself.train_images)
@@ -49,13 +49,13 @@ def test_the_folder_itself_is_a_root_too(tmp_path: Path) -> None:
 def test_progress_is_reported(tmp_path: Path) -> None:
     write_official(tmp_path, CIFAR10, classes=3)
     seen: list[tuple[str, int, int]] = []
-    read_cifar10(DataConfig(source="cifar10", root=tmp_path), lambda *told: seen.append(told))
+    read_cifar10(DataConfig(source="cifar10", root=tmp_path), lambda *progress: seen.append(progress))
     assert seen[0] == ("reading cifar10", 0, 6)
     assert seen[-1] == ("reading cifar10", 6, 6)
 
 
 def python2_pickle(array: np.ndarray) -> bytes:
-    """What Python 2 wrote: protocol 2, old module names, the rows as a byte string."""
+    """Return a pickle as Python 2 wrote it: protocol 2, old module names, the rows as a byte string."""
     raw = array.tobytes()
     shape = b"".join(b"M" + n.to_bytes(2, "little") for n in array.shape)
     return (
@@ -75,7 +75,7 @@ def test_files_of_python_2_are_read(tmp_path: Path) -> None:
 
 
 class Calls:
-    """Pickles into a call of a function."""
+    """An object whose pickle calls a function."""
 
     def __init__(self, function: Any, *arguments: Any) -> None:
         self.call = (function, arguments)
@@ -90,7 +90,7 @@ def test_a_malicious_pickle_is_refused_and_not_run(tmp_path: Path, protocol: int
     victim = tmp_path / "victim"
     attack = {"data": Calls(os.mkdir, str(victim))}
     (tmp_path / CIFAR100.folder / "train").write_bytes(pickle.dumps(attack, protocol=protocol))
-    with pytest.raises(UserError, match=r"train is refused: it asks for \w+\.mkdir, .* get the official file"):
+    with pytest.raises(UserError, match=r"train is refused: it refers to \w+\.mkdir, .* download the official file"):
         read_cifar100(DataConfig(source="cifar100", root=tmp_path))
     assert not victim.exists()
 
@@ -98,13 +98,13 @@ def test_a_malicious_pickle_is_refused_and_not_run(tmp_path: Path, protocol: int
 @pytest.mark.parametrize("function", [builtins.eval, builtins.getattr, np.load, np.array, pickle.loads, os.system])
 def test_every_other_name_is_refused(tmp_path: Path, function: Any) -> None:
     (tmp_path / "file").write_bytes(pickle.dumps(Calls(function, "x")))
-    with pytest.raises(UserError, match=rf"asks for [\w.]+\.{function.__name__}"):
+    with pytest.raises(UserError, match=rf"refers to [\w.]+\.{function.__name__}"):
         read_plain_pickle(tmp_path / "file")
 
 
-def test_names_below_allowed_names_are_refused(tmp_path: Path) -> None:
+def test_attributes_of_allowed_names_are_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"\x80\x04\x8c\x05numpy\x8c\x0endarray.tofile\x93.")
-    with pytest.raises(UserError, match=r"asks for numpy\.ndarray\.tofile"):
+    with pytest.raises(UserError, match=r"refers to numpy\.ndarray\.tofile"):
         read_plain_pickle(tmp_path / "file")
 
 
@@ -112,14 +112,14 @@ def test_names_below_allowed_names_are_refused(tmp_path: Path) -> None:
     "content",
     [b"", b"hello", b"\x80\x04", b"\x80\x04]}b.", b"\x80\x02cnumpy\ndtype\nK\x01\x85R.", b"\x80\x02P1\n.", b"(."],
 )
-def test_damage_is_one_sentence(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_file_gives_one_sentence(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "file").write_bytes(content)
     with pytest.raises(UserError, match="file is damaged"):
         read_plain_pickle(tmp_path / "file")
 
 
 class TestWrongContent:
-    def spoiled(self, root: Path, file: str, content: Any) -> DataConfig:
+    def with_content(self, root: Path, file: str, content: Any) -> DataConfig:
         write_official(root, CIFAR100, classes=4)
         (root / CIFAR100.folder / file).write_bytes(pickle.dumps(content))
         return DataConfig(source="cifar100", root=root)
@@ -136,35 +136,35 @@ class TestWrongContent:
         ],
     )
     def test_not_the_official_arrays(self, tmp_path: Path, content: Any) -> None:
-        with pytest.raises(UserError, match="does not hold images and fine_labels"):
-            read_cifar100(self.spoiled(tmp_path, "train", content))
+        with pytest.raises(UserError, match="does not contain images and fine_labels"):
+            read_cifar100(self.with_content(tmp_path, "train", content))
 
-    def test_labels_that_are_no_numbers(self, tmp_path: Path) -> None:
+    def test_labels_that_are_not_numbers(self, tmp_path: Path) -> None:
         content = {"data": np.zeros((2, 3072), np.uint8), "fine_labels": ["a", "b"]}
         with pytest.raises(UserError, match="not a whole number"):
-            read_cifar100(self.spoiled(tmp_path, "train", content))
+            read_cifar100(self.with_content(tmp_path, "train", content))
 
     def test_labels_out_of_range(self, tmp_path: Path) -> None:
         content = {"data": np.zeros((2, 3072), np.uint8), "fine_labels": [0, 4]}
-        with pytest.raises(UserError, match="holds the label 4"):
-            read_cifar100(self.spoiled(tmp_path, "train", content))
+        with pytest.raises(UserError, match="contains the label 4"):
+            read_cifar100(self.with_content(tmp_path, "train", content))
 
     def test_no_dictionary(self, tmp_path: Path) -> None:
-        with pytest.raises(UserError, match="does not hold a dictionary"):
-            read_cifar100(self.spoiled(tmp_path, "train", [1, 2]))
+        with pytest.raises(UserError, match="does not contain a dictionary"):
+            read_cifar100(self.with_content(tmp_path, "train", [1, 2]))
 
     def test_no_names(self, tmp_path: Path) -> None:
-        with pytest.raises(UserError, match="does not hold fine_label_names"):
-            read_cifar100(self.spoiled(tmp_path, "meta", {"fine_label_names": 3}))
+        with pytest.raises(UserError, match="does not contain fine_label_names"):
+            read_cifar100(self.with_content(tmp_path, "meta", {"fine_label_names": 3}))
 
 
 def test_no_root() -> None:
-    with pytest.raises(UserError, match=r"cifar-100-python/ as --data-root"):
+    with pytest.raises(UserError, match=r"set data\.root to the folder that contains cifar-100-python/"):
         read_cifar100(DataConfig(source="cifar100"))
 
 
 def test_a_root_without_the_files(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"holds no cifar-10-batches-py/ .* \(batches.meta is missing\)"):
+    with pytest.raises(UserError, match=r"contains no cifar-10-batches-py/ .* \(batches.meta is missing\)"):
         read_cifar10(DataConfig(source="cifar10", root=tmp_path))
 
 

@@ -1,4 +1,4 @@
-"""The data set in memory: statistics, choice of classes, size."""
+"""The data set in memory: statistics, selection of classes, image size."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def example(images: Tensor | None = None) -> Dataset:
 
 class TestStatistics:
     @pytest.mark.parametrize("channels", [1, 3])
-    def test_as_numpy_says(self, channels: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_equal_to_numpy(self, channels: int, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(datasets, "CHUNK", 4)
         images = torch.randint(0, 256, (11, channels, 5, 7), generator=torch.Generator().manual_seed(0)).byte()
         data = Dataset("x", images, torch.zeros(11, dtype=torch.int64), ("a", "b"))
@@ -52,7 +52,7 @@ class TestStatistics:
 
 
 class TestClasses:
-    def test_in_the_order_given_with_the_unlabelled(self) -> None:
+    def test_selected_in_the_order_given_with_the_unlabelled_images(self) -> None:
         chosen = example().with_classes(["cat", "maple tree"])
         assert chosen.class_names == ("cat", "maple_tree")
         assert chosen.train_images[:, 0, 0, 0].tolist() == [0, 1, 2, 4]
@@ -62,7 +62,7 @@ class TestClasses:
         assert chosen.test_labels.tolist() == [0, 1]
         assert chosen.test_paths == ("x", "z")
 
-    def test_all_of_them_is_the_same_data_set(self) -> None:
+    def test_selecting_all_returns_the_same_data_set(self) -> None:
         data = example()
         assert data.with_classes(NAMES) is data
 
@@ -70,7 +70,7 @@ class TestClasses:
     def test_case_and_spaces_do_not_matter(self, name: str) -> None:
         assert choose_classes(NAMES, [name, "dog"]) == [1, 2]
 
-    def test_unless_names_differ_by_them(self) -> None:
+    def test_case_matters_if_names_differ_by_it(self) -> None:
         assert choose_classes(["Dog", "dog", "cat"], ["dog", "cat"]) == [1, 2]
         with pytest.raises(UserError, match="unknown class 'DOG'"):
             choose_classes(["Dog", "dog", "cat"], ["DOG", "cat"])
@@ -84,12 +84,12 @@ class TestClasses:
             choose_classes(NAMES, ["dog"])
 
     def test_twice(self) -> None:
-        with pytest.raises(UserError, match="'dog' is named twice"):
+        with pytest.raises(UserError, match="'dog' occurs twice"):
             choose_classes(NAMES, ["dog", "Dog"])
 
 
 class TestSize:
-    def test_as_pillow_resizes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_equal_to_pillow(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(datasets, "CHUNK", 4)
         images = torch.randint(0, 256, (6, 3, 20, 20), generator=torch.Generator().manual_seed(1)).byte()
         for size in (8, 33):
@@ -107,6 +107,6 @@ class TestSize:
         assert resized.test_images is not None
         assert resized.test_images.shape == (3, 1, 8, 8)
 
-    def test_the_same_size_is_the_same_data_set(self) -> None:
+    def test_the_same_size_returns_the_same_data_set(self) -> None:
         data = example()
         assert data.resized(4) is data

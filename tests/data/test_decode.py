@@ -1,4 +1,4 @@
-"""One image file: orientation, kinds of pixels, size."""
+"""Decoding of one image file: orientation, pixel formats, size."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from semco.data.decode import UNREADABLE, decode, to_rgb, usual_size
+from semco.data.decode import DECODE_ERRORS, decode, default_image_size, to_rgb
 
 RNG = np.random.default_rng(0)
 
@@ -62,7 +62,7 @@ class TestGeometry:
         ],
     )
     @pytest.mark.parametrize("suffix", ["jpg", "png", "webp"])
-    def test_upright_whichever_way_the_camera_was_held(
+    def test_images_are_rotated_upright(
         self, tmp_path: Path, orientation: int, expected: list[tuple[int, ...]], suffix: str
     ) -> None:
         exif = Image.Exif()
@@ -71,7 +71,7 @@ class TestGeometry:
         path = saved(tmp_path, large, f"image.{suffix}", exif=exif.tobytes())
         assert corners(decode(path, 16)) == expected
 
-    def test_a_large_jpeg_shows_what_the_full_decoding_shows(self, tmp_path: Path) -> None:
+    def test_a_large_jpeg_looks_like_its_full_decoding(self, tmp_path: Path) -> None:
         smooth = Image.fromarray(RNG.integers(0, 256, (8, 10, 3), dtype=np.uint8)).resize((1000, 800))
         path = saved(tmp_path, smooth, "photo.jpg", quality=95)
         with Image.open(path) as full:
@@ -80,7 +80,7 @@ class TestGeometry:
         assert np.abs(difference).mean() < 2
 
 
-class TestKindsOfPixels:
+class TestPixelFormats:
     def test_grey(self, tmp_path: Path) -> None:
         grey = RNG.integers(0, 256, (8, 8), dtype=np.uint8)
         assert np.array_equal(decode(saved(tmp_path, Image.fromarray(grey)), 8), np.stack([grey] * 3, axis=-1))
@@ -97,7 +97,7 @@ class TestKindsOfPixels:
 
     def test_transparent_parts_are_white(self, tmp_path: Path) -> None:
         pixels = np.zeros((8, 8, 4), np.uint8)
-        pixels[:4] = (200, 10, 30, 255)  # below: black, but not to be seen
+        pixels[:4] = (200, 10, 30, 255)  # the lower half is black but transparent
         decoded = decode(saved(tmp_path, Image.fromarray(pixels)), 8)
         assert (decoded[:4] == (200, 10, 30)).all()
         assert (decoded[4:] == 255).all()
@@ -118,36 +118,36 @@ class TestKindsOfPixels:
         large = quarters().resize((64, 64), Image.Resampling.NEAREST).convert("CMYK")
         assert corners(decode(saved(tmp_path, large, "print.jpg"), 16)) == [RED, GREEN, BLUE, WHITE]
 
-    def test_thirty_two_bit_integers_are_held_to_sixteen(self) -> None:
+    def test_thirty_two_bit_integers_are_clipped_to_sixteen(self) -> None:
         image = Image.fromarray(np.array([[-5, 256, 70000]], dtype=np.int32))
         assert np.asarray(to_rgb(image))[0, :, 0].tolist() == [0, 1, 255]
 
 
-class TestUsualSize:
+class TestDefaultImageSize:
     def sized(self, folder: Path, sizes: list[tuple[int, int]]) -> list[Path]:
         return [saved(folder, Image.new("L", size), f"{i}.png") for i, size in enumerate(sizes)]
 
     def test_median_shorter_side_as_a_multiple_of_eight(self, tmp_path: Path) -> None:
-        assert usual_size(self.sized(tmp_path, [(30, 100), (45, 45), (500, 47)])) == 48
+        assert default_image_size(self.sized(tmp_path, [(30, 100), (45, 45), (500, 47)])) == 48
 
     def test_at_most_96(self, tmp_path: Path) -> None:
-        assert usual_size(self.sized(tmp_path, [(640, 480)] * 3)) == 96
+        assert default_image_size(self.sized(tmp_path, [(640, 480)] * 3)) == 96
 
     def test_at_least_8(self, tmp_path: Path) -> None:
-        assert usual_size(self.sized(tmp_path, [(2, 2)])) == 8
+        assert default_image_size(self.sized(tmp_path, [(2, 2)])) == 8
 
     def test_unreadable_files_do_not_count(self, tmp_path: Path) -> None:
         (tmp_path / "broken.png").write_bytes(b"no")
-        assert usual_size([tmp_path / "broken.png", *self.sized(tmp_path, [(32, 32)])]) == 32
-        assert usual_size([tmp_path / "broken.png"]) == 96
+        assert default_image_size([tmp_path / "broken.png", *self.sized(tmp_path, [(32, 32)])]) == 32
+        assert default_image_size([tmp_path / "broken.png"]) == 96
 
 
 @pytest.mark.parametrize("suffix", ["jpg", "png", "webp"])
-def test_damaged_files_raise_what_is_known_as_unreadable(tmp_path: Path, suffix: str) -> None:
+def test_damaged_files_raise_decode_errors(tmp_path: Path, suffix: str) -> None:
     good = saved(tmp_path, quarters().resize((64, 64)), f"good.{suffix}").read_bytes()
     path = tmp_path / f"bad.{suffix}"
     path.write_bytes(good[: len(good) // 2])
-    with pytest.raises(UNREADABLE):
+    with pytest.raises(DECODE_ERRORS):
         decode(path, 16)
     for position in range(0, len(good), max(1, len(good) // 60)):
         content = bytearray(good)
@@ -155,5 +155,5 @@ def test_damaged_files_raise_what_is_known_as_unreadable(tmp_path: Path, suffix:
         path.write_bytes(bytes(content))
         try:
             assert decode(path, 16).shape == (16, 16, 3)
-        except UNREADABLE:
+        except DECODE_ERRORS:
             continue

@@ -1,4 +1,4 @@
-"""Folders of class folders: what is found, in which order, and what is said of what is wrong."""
+"""Folders of class folders: the images found, their order, and error messages."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ import pytest
 from PIL import Image
 
 from semco.config import DataConfig
-from semco.data import folder as room
+from semco.data import folder as folder_module
 from semco.data.folder import list_folder, read_folder
 from semco.errors import UserError
 
 
-def paint(path: Path, grey: int = 0, size: int = 8) -> None:
+def save_image(path: Path, grey: int = 0, size: int = 8) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.new("RGB", (size, size), (grey, grey, grey)).save(path)
 
 
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
-    """Two classes, some unlabelled, a test set; the grey level says which file an image came from."""
+    """Two classes, an unlabelled image and a test set; each image has its own grey level."""
     for grey, name in enumerate(["cat/b.png", "cat/a.PNG", "cat/more/c.png", "dog/1.png", "dog/2.webp"]):
-        paint(tmp_path / name, 10 * grey)
-    paint(tmp_path / "unlabeled/x.png", 100)
-    paint(tmp_path / "test/cat/t.png", 200)
-    paint(tmp_path / "test/Dog/u.png", 210)
+        save_image(tmp_path / name, 10 * grey)
+    save_image(tmp_path / "unlabeled/x.png", 100)
+    save_image(tmp_path / "test/cat/t.png", 200)
+    save_image(tmp_path / "test/Dog/u.png", 210)
     return tmp_path
 
 
@@ -36,7 +36,7 @@ def names(paths: tuple[str, ...] | None, root: Path) -> list[str]:
     return [str(Path(p).relative_to(root)) for p in paths or ()]
 
 
-def test_what_is_found_in_order(photos: Path) -> None:
+def test_images_are_found_in_order(photos: Path) -> None:
     data = read_folder(photos, DataConfig())
     assert data.class_names == ("cat", "dog")
     assert names(data.train_paths, photos) == [
@@ -58,7 +58,7 @@ def test_what_is_found_in_order(photos: Path) -> None:
 
 def test_class_folders_in_train(tmp_path: Path) -> None:
     for name in ("train/cat/a.png", "train/dog/b.png", "train/unlabelled/c.png", "test/cat/d.png", "unlabeled/e.png"):
-        paint(tmp_path / name)
+        save_image(tmp_path / name)
     data = read_folder(tmp_path, DataConfig())
     assert data.class_names == ("cat", "dog")
     assert data.train_labels.tolist() == [0, 1, -1, -1]
@@ -68,14 +68,14 @@ def test_class_folders_in_train(tmp_path: Path) -> None:
 
 def test_a_class_may_be_called_train(tmp_path: Path) -> None:
     for name in ("bus/a.png", "train/b.png", "train/steam/c.png"):
-        paint(tmp_path / name)
+        save_image(tmp_path / name)
     assert list_folder(tmp_path).class_names == ("bus", "train")
     assert list_folder(tmp_path).train.labels == [0, 1, 1]
 
 
 def test_no_test_folder(tmp_path: Path) -> None:
     for name in ("cat/a.png", "dog/b.png"):
-        paint(tmp_path / name)
+        save_image(tmp_path / name)
     data = read_folder(tmp_path, DataConfig())
     assert data.test_images is None
     assert data.test_labels is None
@@ -89,15 +89,15 @@ def test_other_files_are_counted_and_hidden_ones_are_not(photos: Path) -> None:
     (photos / "cat/.hidden.png").write_text("x")
     (photos / ".cache").mkdir()
     (photos / "__MACOSX").mkdir()
-    paint(photos / "cat/.thumbnails/a.png")
+    save_image(photos / "cat/.thumbnails/a.png")
     data = read_folder(photos, DataConfig())
     assert len(data.train_labels) == 6
     assert data.ignored == {".txt": 2, ".csv": 1}
 
 
-def test_chosen_classes_in_the_order_given(photos: Path) -> None:
-    paint(photos / "emu/e.png", 60)
-    paint(photos / "test/emu/t.png", 220)
+def test_selected_classes_in_the_order_given(photos: Path) -> None:
+    save_image(photos / "emu/e.png", 60)
+    save_image(photos / "test/emu/t.png", 220)
     data = read_folder(photos, DataConfig(classes=("EMU", "cat")))
     assert data.class_names == ("emu", "cat")
     assert data.train_labels.tolist() == [0, 1, 1, 1, -1]
@@ -106,17 +106,17 @@ def test_chosen_classes_in_the_order_given(photos: Path) -> None:
     assert data.test_labels.tolist() == [1, 0]
 
 
-def test_size_by_the_images_or_by_wish(tmp_path: Path) -> None:
+def test_image_size_from_the_images_or_the_configuration(tmp_path: Path) -> None:
     for name in ("cat/a.png", "dog/b.png"):
-        paint(tmp_path / name, size=23)
+        save_image(tmp_path / name, size=23)
     assert read_folder(tmp_path, DataConfig()).image_size == (24, 24)
     assert read_folder(tmp_path, DataConfig(image_size=40)).image_size == (40, 40)
 
 
 def test_progress_is_reported(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "BLOCK", 4)
+    monkeypatch.setattr(folder_module, "BLOCK", 4)
     seen: list[tuple[str, int, int]] = []
-    read_folder(photos, DataConfig(), lambda *told: seen.append(told))
+    read_folder(photos, DataConfig(), lambda *progress: seen.append(progress))
     assert seen == [
         ("reading training images", 4, 6),
         ("reading training images", 6, 6),
@@ -125,7 +125,7 @@ def test_progress_is_reported(photos: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 class TestUnreadable:
-    def test_skipped_named_and_the_others_stay_together(self, photos: Path) -> None:
+    def test_unreadable_images_are_skipped_and_listed(self, photos: Path) -> None:
         (photos / "cat/b.png").write_bytes(b"no image")
         (photos / "test/cat/t.png").write_bytes(b"")
         data = read_folder(photos, DataConfig())
@@ -136,7 +136,7 @@ class TestUnreadable:
         assert data.test_labels is not None
         assert data.test_labels.tolist() == [1]
 
-    def test_strict_stops_and_names_it(self, photos: Path) -> None:
+    def test_strict_raises_an_error_that_names_the_file(self, photos: Path) -> None:
         (photos / "dog/1.png").write_bytes(b"no image")
         with pytest.raises(UserError, match=r"image .*dog/1\.png cannot be read"):
             read_folder(photos, DataConfig(strict=True))
@@ -149,12 +149,12 @@ class TestUnreadable:
 
     def test_everything(self, tmp_path: Path) -> None:
         for name in ("cat/a.png", "dog/b.png"):
-            paint(tmp_path / name)
+            save_image(tmp_path / name)
             (tmp_path / name).write_bytes(b"")
         with pytest.raises(UserError, match="none of the 2 images"):
             read_folder(tmp_path, DataConfig())
 
-    def test_a_test_set_of_none_is_no_test_set(self, photos: Path) -> None:
+    def test_no_test_set_if_no_test_image_can_be_read(self, photos: Path) -> None:
         (photos / "test/cat/t.png").write_bytes(b"")
         (photos / "test/Dog/u.png").write_bytes(b"")
         data = read_folder(photos, DataConfig())
@@ -168,55 +168,55 @@ class TestRefused:
             list_folder(tmp_path / "nowhere")
 
     def test_an_empty_folder(self, tmp_path: Path) -> None:
-        with pytest.raises(UserError, match="holds no class folder: give each class"):
+        with pytest.raises(UserError, match="contains no class folder: create one folder per class"):
             list_folder(tmp_path)
 
     def test_images_without_class_folders(self, tmp_path: Path) -> None:
-        paint(tmp_path / "a.png")
-        with pytest.raises(UserError, match="holds no class folder"):
+        save_image(tmp_path / "a.png")
+        with pytest.raises(UserError, match="contains no class folder"):
             list_folder(tmp_path)
 
     def test_one_class(self, tmp_path: Path) -> None:
-        paint(tmp_path / "cat/a.png")
-        paint(tmp_path / "test/cat/a.png")
-        with pytest.raises(UserError, match=r"holds one class folder \(cat\)"):
+        save_image(tmp_path / "cat/a.png")
+        save_image(tmp_path / "test/cat/a.png")
+        with pytest.raises(UserError, match=r"contains one class folder \(cat\)"):
             list_folder(tmp_path)
 
     def test_an_empty_class(self, photos: Path) -> None:
         (photos / "emu").mkdir()
         (photos / "emu/notes.txt").write_text("soon")
-        with pytest.raises(UserError, match=r"class folder .*emu holds no image"):
+        with pytest.raises(UserError, match=r"class folder .*emu contains no image"):
             list_folder(photos)
 
     def test_a_test_class_that_is_not_trained(self, photos: Path) -> None:
-        paint(photos / "test/cta/a.png")
+        save_image(photos / "test/cta/a.png")
         with pytest.raises(UserError, match=r"unknown class in .*test: 'cta'; did you mean 'cat'\?"):
             list_folder(photos)
 
-    def test_an_unknown_wish(self, photos: Path) -> None:
+    def test_an_unknown_class(self, photos: Path) -> None:
         with pytest.raises(UserError, match=r"unknown class 'dgo'; did you mean 'dog'\?"):
             list_folder(photos, ("cat", "dgo"))
 
     def test_a_validation_folder_is_not_silently_ignored(self, tmp_path: Path) -> None:
         for name in ("train/cat/a.png", "train/dog/b.png", "val/cat/c.png"):
-            paint(tmp_path / name)
-        with pytest.raises(UserError, match=r"val is not used: validation images are held out"):
+            save_image(tmp_path / name)
+        with pytest.raises(UserError, match=r"val is not used, because validation images are taken"):
             list_folder(tmp_path)
 
-    def test_nor_is_one_beside_the_classes(self, tmp_path: Path) -> None:
+    def test_a_validation_folder_beside_the_classes(self, tmp_path: Path) -> None:
         for place in ("cat", "dog", "val/cat", "val/dog"):
-            paint(tmp_path / place / "a.png")
-        with pytest.raises(UserError, match=r"val is not used: .* rename the folder to test/"):
+            save_image(tmp_path / place / "a.png")
+        with pytest.raises(UserError, match=r"val is not used.* rename the folder to test/"):
             list_folder(tmp_path)
 
 
-def test_large_sets_live_in_a_file_that_goes_with_them(
+def test_large_data_sets_are_stored_in_a_temporary_file(
     photos: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     small = read_folder(photos, DataConfig())
     cache = tmp_path_factory.mktemp("cache")
-    monkeypatch.setattr(room, "MEMORY_LIMIT", 1000)
-    monkeypatch.setattr(room.tempfile, "tempdir", str(cache))
+    monkeypatch.setattr(folder_module, "MEMORY_LIMIT", 1000)
+    monkeypatch.setattr(folder_module.tempfile, "tempdir", str(cache))
     (photos / "cat/a.PNG").write_bytes(b"no image")
     large = read_folder(photos, DataConfig())
     assert [f.name for f in cache.glob("*/*")] == ["images.npy"]
@@ -226,20 +226,20 @@ def test_large_sets_live_in_a_file_that_goes_with_them(
     assert list(cache.iterdir()) == []
 
 
-def test_more_than_the_disk_holds_is_refused(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room.shutil, "disk_usage", lambda _: SimpleNamespace(free=3_000_000_000))
+def test_a_data_set_larger_than_the_disk_is_refused(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder_module.shutil, "disk_usage", lambda _: SimpleNamespace(free=3_000_000_000))
     with pytest.raises(UserError, match=r"6 images of 20000 x 20000 pixels take 7 GB, but .* has 3 GB free"):
         read_folder(photos, DataConfig.model_construct(classes=None, image_size=20_000, strict=False))
 
 
 @pytest.mark.parametrize("ending", ["bmp", "gif", "jpeg", "tif", "tiff"])
-def test_kinds_of_images(tmp_path: Path, ending: str) -> None:
+def test_image_formats(tmp_path: Path, ending: str) -> None:
     for name in ("cat/a", "dog/b"):
-        paint(tmp_path / f"{name}.{ending}", 50)
+        save_image(tmp_path / f"{name}.{ending}", 50)
     assert read_folder(tmp_path, DataConfig()).train_images[:, :, 4, 4].tolist() == [[50, 50, 50]] * 2
 
 
-def test_links_are_followed_to_files_but_not_in_circles(photos: Path) -> None:
+def test_links_to_files_are_followed_and_links_to_folders_are_not(photos: Path) -> None:
     (photos / "cat/again").symlink_to(photos / "cat")
     (photos / "cat/link.png").symlink_to(photos / "dog/1.png")
     assert np.bincount(np.array(list_folder(photos).train.labels) + 1).tolist() == [1, 4, 2]

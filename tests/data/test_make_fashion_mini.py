@@ -26,7 +26,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 @pytest.fixture
 def tarball(tmp_path: Path) -> Path:
-    """Eight images a class whose first pixel is the class, one of them twice, and an empty row."""
+    """Eight images per class whose first pixel is the class id, one of them twice, and an empty row."""
     path = tmp_path / "package.tgz"
     with tarfile.open(path, "w:gz") as archive:
         for number in range(10):

@@ -1,4 +1,4 @@
-"""Data sets in one NumPy file, and what is said of files that are not."""
+"""Data sets in one NumPy file, and error messages for bad files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RNG = np.random.default_rng(0)
 
 
 def arrays(**changes: Any) -> dict[str, Any]:
-    """A good file's content; a change to None leaves the key out."""
+    """Return the content of a good file with changes; None leaves a key out."""
     content = {
         "x_train": RNG.integers(0, 256, (6, 8, 10, 3), dtype=np.uint8),
         "y_train": np.array([0, 1, -1, 1, 0, -1]),
@@ -28,15 +28,15 @@ def arrays(**changes: Any) -> dict[str, Any]:
     return {key: value for key, value in content.items() if value is not None}
 
 
-def written(folder: Path, content: dict[str, Any]) -> Path:
+def write(folder: Path, content: dict[str, Any]) -> Path:
     path = folder / "data.npz"
     np.savez(path, **content)
     return path
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_a_written_file_is_read(tmp_path: Path) -> None:
     content = arrays()
-    data = read_npz(written(tmp_path, content))
+    data = read_npz(write(tmp_path, content))
     assert data.train_images.shape == (6, 3, 8, 10)
     assert data.train_images.is_contiguous()
     for n, row, column, channel in [(0, 0, 0, 0), (5, 7, 9, 2), (3, 2, 4, 1)]:
@@ -50,24 +50,24 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("shape", [(6, 8, 10), (6, 8, 10, 1)])
 def test_grey_images_have_one_channel(tmp_path: Path, shape: tuple[int, ...]) -> None:
     grey = RNG.integers(0, 256, shape, dtype=np.uint8)
-    data = read_npz(written(tmp_path, arrays(x_train=grey, x_test=None, y_test=None)))
+    data = read_npz(write(tmp_path, arrays(x_train=grey, x_test=None, y_test=None)))
     assert data.train_images.shape == (6, 1, 8, 10)
     assert np.array_equal(data.train_images[:, 0].numpy(), grey.reshape(6, 8, 10))
 
 
 def test_test_images_are_optional(tmp_path: Path) -> None:
-    data = read_npz(written(tmp_path, arrays(x_test=None, y_test=None)))
+    data = read_npz(write(tmp_path, arrays(x_test=None, y_test=None)))
     assert data.test_images is None
     assert data.test_labels is None
 
 
 def test_names_as_bytes(tmp_path: Path) -> None:
-    assert read_npz(written(tmp_path, arrays(class_names=np.array([b"cat", b"dog"])))).class_names == ("cat", "dog")
+    assert read_npz(write(tmp_path, arrays(class_names=np.array([b"cat", b"dog"])))).class_names == ("cat", "dog")
 
 
 BAD = {
     "missing x_train": ({"x_train": None}, "has no x_train; did you mean 'y_train'"),
-    "missing names": ({"class_names": None}, "has no class_names. It holds: x_train, y_train, x_test, y_test"),
+    "missing names": ({"class_names": None}, "has no class_names. It contains: x_train, y_train, x_test, y_test"),
     "only y_test": ({"x_test": None}, "only one of x_test and y_test"),
     "float images": ({"x_train": np.zeros((6, 8, 10))}, "x_train has type float64, but images are uint8"),
     "channels first": ({"x_train": np.zeros((6, 3, 8, 10), np.uint8)}, "x_train has shape (6, 3, 8, 10)"),
@@ -77,23 +77,26 @@ BAD = {
     "float labels": ({"y_train": np.zeros(6)}, "y_train has type float64, but labels are whole numbers"),
     "one label short": ({"y_train": np.zeros(5, int)}, "y_train has shape (5,), but 6 images need (6,)"),
     "column": ({"y_train": np.zeros((6, 1), int)}, "y_train has shape (6, 1), but 6 images need (6,)"),
-    "too high": ({"y_train": np.array([0, 1, 2, 1, 0, 0])}, "holds the label 2, but with 2 classes labels are -1 to 1"),
-    "too low": ({"y_train": np.array([0, 1, -2, 1, 0, 0])}, "holds the label -2"),
+    "too high": (
+        {"y_train": np.array([0, 1, 2, 1, 0, 0])},
+        "contains the label 2, but with 2 classes labels are -1 to 1",
+    ),
+    "too low": ({"y_train": np.array([0, 1, -2, 1, 0, 0])}, "contains the label -2"),
     "unlabelled test": (
         {"y_test": np.array([0, -1])},
-        "y_test holds the label -1, but with 2 classes labels are 0 to 1",
+        "y_test contains the label -1, but with 2 classes labels are 0 to 1",
     ),
-    "one class": ({"class_names": np.array(["cat"]), "y_train": np.zeros(6, int)}, "has 1 class:"),
+    "one class": ({"class_names": np.array(["cat"]), "y_train": np.zeros(6, int)}, "has 1 class(es):"),
     "twice": ({"class_names": np.array(["cat", "cat"])}, "has two classes named 'cat'"),
-    "nameless": ({"class_names": np.array(["cat", " "])}, "a class without a name"),
+    "nameless": ({"class_names": np.array(["cat", " "])}, "a class with an empty name"),
     "numbers": ({"class_names": np.array([1, 2])}, "class_names must be a list of strings, not int64"),
-    "objects": ({"class_names": np.array(["cat", "dog"], dtype=object)}, "it holds Python objects"),
+    "objects": ({"class_names": np.array(["cat", "dog"], dtype=object)}, "it contains Python objects"),
 }
 
 
 @pytest.mark.parametrize(("changes", "message"), BAD.values(), ids=BAD)
 def test_a_bad_file_gets_one_sentence(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
-    path = written(tmp_path, arrays(**changes))
+    path = write(tmp_path, arrays(**changes))
     with pytest.raises(UserError, match=re.escape(message)) as raised:
         read_npz(path)
     assert str(path) in str(raised.value)
@@ -102,19 +105,19 @@ def test_a_bad_file_gets_one_sentence(tmp_path: Path, changes: dict[str, Any], m
 def test_not_an_archive(tmp_path: Path) -> None:
     path = tmp_path / "data.npz"
     path.write_bytes(b"hello")
-    with pytest.raises(UserError, match=r"is no \.npz archive"):
+    with pytest.raises(UserError, match=r"is not an \.npz archive"):
         read_npz(path)
 
 
-def test_cut_short(tmp_path: Path) -> None:
-    path = written(tmp_path, arrays())
+def test_incomplete(tmp_path: Path) -> None:
+    path = write(tmp_path, arrays())
     path.write_bytes(path.read_bytes()[:300])
-    with pytest.raises(UserError, match="or is cut short"):
+    with pytest.raises(UserError, match="or is incomplete"):
         read_npz(path)
 
 
 def test_damaged_inside(tmp_path: Path) -> None:
-    path = written(tmp_path, arrays())
+    path = write(tmp_path, arrays())
     content = bytearray(path.read_bytes())
     content[400] ^= 255  # in the pixels of x_train
     path.write_bytes(bytes(content))
@@ -126,7 +129,7 @@ def test_a_single_array(tmp_path: Path) -> None:
     path = tmp_path / "data.npz"
     with path.open("wb") as stream:
         np.save(stream, np.zeros(3))
-    with pytest.raises(UserError, match=r"is no \.npz archive"):
+    with pytest.raises(UserError, match=r"is not an \.npz archive"):
         read_npz(path)
 
 

@@ -1,4 +1,4 @@
-"""One contract for every source of data, and the choice among them."""
+"""A contract that every source of data meets, and the selection of a source."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def data(config: DataConfig) -> Dataset:
     return load(config)
 
 
-def test_every_registered_name_is_under_contract() -> None:
+def test_every_registered_name_is_tested() -> None:
     assert set(REGISTERED) <= set(SOURCES)
 
 
@@ -117,7 +117,7 @@ class TestContract:
         assert len(data.mean) == len(data.std) == data.channels
         assert all(0 < value < 1 for value in (*data.mean, *data.std))
 
-    def test_twice_is_the_same(self, data: Dataset, config: DataConfig) -> None:
+    def test_loading_twice_gives_the_same_data(self, data: Dataset, config: DataConfig) -> None:
         again = load(config)
         assert again.train_images.equal(data.train_images)
         assert again.train_labels.equal(data.train_labels)
@@ -142,7 +142,7 @@ class TestContract:
         assert len(split.labelled) == 2 * data.num_classes
 
 
-class TestChoice:
+class TestSelection:
     def test_a_misspelt_name(self) -> None:
         with pytest.raises(UserError, match=r"no data set, file or folder 'cifar1O'; did you mean 'cifar10'\?"):
             load(DataConfig(source="cifar1O"))
@@ -155,7 +155,7 @@ class TestChoice:
         with pytest.raises(UserError, match=r"there is no file .*nothing\.npz"):
             load(DataConfig(source=str(tmp_path / "nothing.npz")))
 
-    def test_a_file_of_another_kind(self, tmp_path: Path) -> None:
+    def test_a_file_of_another_type(self, tmp_path: Path) -> None:
         (tmp_path / "data.csv").write_text("x")
         with pytest.raises(UserError, match=r"neither a folder of class folders nor an \.npz file"):
             load(DataConfig(source=str(tmp_path / "data.csv")))
@@ -182,12 +182,12 @@ class TestFashionMini:
             "ankle boot",
         )
 
-    def test_no_image_is_there_twice(self) -> None:
+    def test_no_image_occurs_twice(self) -> None:
         assert self.data.test_images is not None
         images = torch.cat([self.data.train_images, self.data.test_images]).flatten(1).numpy()
         assert len({image.tobytes() for image in images}) == 7000
 
-    def test_licence_comes_with_it_and_it_is_small(self) -> None:
+    def test_the_licence_is_included_and_the_file_is_small(self) -> None:
         from semco.data.bundled import FILES
 
         assert "Zalando SE" in (FILES / "LICENSE").read_text(encoding="utf-8")

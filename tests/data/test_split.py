@@ -1,4 +1,4 @@
-"""Splits: counts, strata, disjointness, seeds, the written form."""
+"""Splits: counts per class, disjointness, seeds, the pool, the saved form."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ def per_class(index: np.ndarray, labels: torch.Tensor, classes: int) -> list[int
 
 
 class TestLabels:
-    def test_so_many_of_each_class(self) -> None:
+    def test_labels_per_class(self) -> None:
         split = make_split(BALANCED, DataConfig(labels_per_class=4), seed=0)
         assert per_class(split.labelled, BALANCED, 4) == [4, 4, 4, 4]
 
-    def test_so_many_in_all_with_the_remainder_to_some_classes(self) -> None:
+    def test_total_labels_with_the_remainder_given_to_some_classes(self) -> None:
         split = make_split(BALANCED, DataConfig(labels=18), seed=0)
         assert sorted(per_class(split.labelled, BALANCED, 4)) == [4, 4, 5, 5]
 
-    def test_seeds_choose_who_gets_the_remainder(self) -> None:
+    def test_the_seed_chooses_the_classes_that_get_the_remainder(self) -> None:
         splits = [make_split(BALANCED, DataConfig(labels=5), seed) for seed in range(20)]
         assert len({tuple(per_class(split.labelled, BALANCED, 4)) for split in splits}) == 4
 
-    def test_every_label_there_is(self) -> None:
+    def test_all_labels_by_default(self) -> None:
         labels = torch.tensor([0, 1, -1, 0, 1, -1])
         split = make_split(labels, DataConfig(validation="none"), seed=0)
         assert split.labelled.tolist() == [0, 1, 3, 4]
         assert split.unlabelled.tolist() == [0, 1, 2, 3, 4, 5]
         assert split.validation.tolist() == []
 
-    def test_fewer_labels_are_among_more(self) -> None:
+    def test_fewer_labels_are_a_subset_of_more(self) -> None:
         few = make_split(BALANCED, DataConfig(labels_per_class=2), seed=3)
         many = make_split(BALANCED, DataConfig(labels_per_class=10), seed=3)
         assert set(few.labelled) < set(many.labelled)
@@ -52,15 +52,15 @@ class TestLabels:
         assert len({tuple(c) for c in chosen}) == 5
 
     def test_fewer_labels_than_classes(self) -> None:
-        with pytest.raises(UserError, match="3 labels cannot cover 4 classes: give at least 4"):
+        with pytest.raises(UserError, match="3 labels cannot cover 4 classes: use at least 4"):
             make_split(BALANCED, DataConfig(labels=3), seed=0)
 
-    def test_more_labels_than_there_are_names_the_class(self) -> None:
+    def test_too_many_labels_is_an_error_that_names_the_class(self) -> None:
         labels = torch.tensor([0] * 10 + [1] * 3)
-        with pytest.raises(UserError, match="class 'dog' has 3 labelled images, but 4 are asked for"):
+        with pytest.raises(UserError, match="class 'dog' has 3 labelled images, but 4 are wanted"):
             make_split(labels, DataConfig(labels_per_class=4), seed=0, class_names=("cat", "dog"))
 
-    def test_class_without_labels_names_the_class(self) -> None:
+    def test_a_class_without_labels_is_an_error_that_names_it(self) -> None:
         with pytest.raises(UserError, match="class 'emu' has no labelled image"):
             make_split(torch.tensor([0, 1, 1]), DataConfig(), seed=0, class_names=("cat", "dog", "emu"))
 
@@ -71,7 +71,7 @@ class TestLabels:
 
 
 class TestValidation:
-    def test_spare_labels_at_most_a_tenth(self) -> None:
+    def test_at_most_a_tenth_of_the_images(self) -> None:
         split = make_split(BALANCED, DataConfig(labels_per_class=4), seed=0)
         assert per_class(split.validation, BALANCED, 4) == [5, 5, 5, 5]
 
@@ -85,12 +85,12 @@ class TestValidation:
         # 70 and 20 spare images share ten: 7.8 and 2.2.
         assert per_class(split.validation, labels, 2) == [8, 2]
 
-    def test_from_the_labels_where_nothing_is_spare(self) -> None:
+    def test_from_the_labels_if_all_are_used(self) -> None:
         split = make_split(BALANCED, DataConfig(), seed=0)
         assert per_class(split.validation, BALANCED, 4) == [10, 10, 10, 10]  # a fifth of 200
         assert per_class(split.labelled, BALANCED, 4) == [40, 40, 40, 40]
 
-    def test_by_wish_from_the_labels_though_others_are_spare(self) -> None:
+    def test_from_the_labels_if_configured(self) -> None:
         free = make_split(BALANCED, DataConfig(labels_per_class=5, validation="none"), seed=0)
         split = make_split(BALANCED, DataConfig(labels_per_class=5, validation="labelled"), seed=0)
         assert per_class(split.labelled, BALANCED, 4) == [4, 4, 4, 4]
@@ -111,20 +111,84 @@ class TestValidation:
         ("config", "message"),
         [
             (DataConfig(validation="train"), "'train' leaves no validation image: 0 labelled images"),
-            (DataConfig(labels=4, validation="labelled"), "'labelled' leaves no validation image: 4 labels"),
+            (DataConfig(labels=4, validation="labelled"), "'labelled' leaves no validation image: of 4 labels"),
         ],
     )
-    def test_a_wish_that_cannot_be_met(self, config: DataConfig, message: str) -> None:
+    def test_a_rule_that_leaves_no_validation_image(self, config: DataConfig, message: str) -> None:
         with pytest.raises(UserError, match=message):
             make_split(BALANCED, config, seed=0)
 
-    def test_without_a_wish_one_label_a_class_leaves_none(self) -> None:
+    def test_no_validation_images_with_one_label_per_class(self) -> None:
         assert len(make_split(torch.arange(5), DataConfig(), seed=0).validation) == 0
+
+
+class TestPool:
+    """Six images by hand: 0, 2 and 4 of class 0 and 1, 3 of class 1, image 5 without a label."""
+
+    labels = torch.tensor([0, 1, 0, 1, 0, -1])
+
+    def split(self, pool: str, **fields: object) -> Split:
+        return make_split(self.labels, DataConfig.model_validate({"pool": pool, **fields}), seed=0)
+
+    def test_all_contains_the_labelled_images(self) -> None:
+        split = self.split("all", validation="none")
+        assert split.unlabelled.tolist() == [0, 1, 2, 3, 4, 5]
+        assert split.num_without_label == 1
+
+    def test_unlabelled_leaves_them_out(self) -> None:
+        split = self.split("unlabelled", validation="none")
+        assert split.labelled.tolist() == [0, 1, 2, 3, 4]
+        assert split.unlabelled.tolist() == [5]
+        assert split.num_without_label == 1
+
+    def test_images_whose_label_is_not_used_are_in_the_pool(self) -> None:
+        split = self.split("unlabelled", labels_per_class=1, validation="none")
+        assert sorted([*split.labelled, *split.unlabelled]) == [0, 1, 2, 3, 4, 5]
+        assert (len(split.labelled), len(split.unlabelled), split.num_without_label) == (2, 4, 4)
+
+    def test_validation_images_are_in_neither_pool(self) -> None:
+        """A fifth of five labels is held out: one image."""
+        every, rest = (self.split(pool, validation="labelled") for pool in ("all", "unlabelled"))
+        assert len(every.validation) == 1
+        assert every.validation.tolist() == rest.validation.tolist()
+        assert every.labelled.tolist() == rest.labelled.tolist()
+        assert (len(every.unlabelled), every.num_without_label) == (5, 1)
+        assert rest.unlabelled.tolist() == [5]
+
+    def test_an_empty_pool_is_an_error_that_names_the_way_out(self) -> None:
+        message = (
+            r"data.pool = 'unlabelled' leaves no image in the unlabelled pool: of 5 training images, 4 are labelled "
+            r"and 1 held out for validation; .* set data.pool to 'all'"
+        )
+        with pytest.raises(UserError, match=message):
+            make_split(self.labels[:5], DataConfig(pool="unlabelled"), seed=0)
+
+    @pytest.mark.parametrize("pool", ["all", "unlabelled"])
+    def test_a_saved_split_has_the_same_pool(self, pool: str) -> None:
+        split = self.split(pool, labels_per_class=1)
+        written = json.loads(split.to_json())
+        assert (written["pool"], written["train_images"]) == (pool, 6)
+        read = Split.from_json(split.to_json(), self.labels)
+        assert read.pool == pool
+        assert read.unlabelled.tolist() == split.unlabelled.tolist()
+
+    def test_a_file_without_the_key_means_all(self) -> None:
+        written = json.loads(self.split("all", labels_per_class=1).to_json())
+        del written["pool"]
+        read = Split.from_json(json.dumps(written), self.labels)
+        assert read.pool == "all"
+        assert read.unlabelled.tolist() == [0, 1, 2, 3, 4, 5]
+
+    @pytest.mark.parametrize("value", ["some", None, ["all"]])
+    def test_an_unknown_pool_is_damage(self, value: object) -> None:
+        written = json.loads(self.split("all").to_json()) | {"pool": value}
+        with pytest.raises(UserError, match=r"the saved split is damaged \(unknown pool"):
+            Split.from_json(json.dumps(written), self.labels)
 
 
 @st.composite
 def problems(draw: st.DrawFn) -> tuple[torch.Tensor, DataConfig, int]:
-    """Labels with at least four of each class, some unknown, and a configuration that they can meet."""
+    """Draw labels with at least four per class, some of them unknown, and a configuration that they allow."""
     classes = draw(st.integers(2, 6))
     counts = [draw(st.integers(4, 30)) for _ in range(classes)]
     labels = [k for k, n in enumerate(counts) for _ in range(n)] + [-1] * draw(st.integers(0, 20))
@@ -139,20 +203,24 @@ def problems(draw: st.DrawFn) -> tuple[torch.Tensor, DataConfig, int]:
         **amount,
         validation=draw(st.sampled_from(["auto", "none"])),
         validation_size=draw(st.integers(1, 12)),
+        pool=draw(st.sampled_from(["all", "unlabelled"])),
     )
     return torch.tensor(labels), config, draw(st.integers(0, 2**31))
 
 
 @settings(max_examples=150, deadline=None)
 @given(problems())
-def test_what_holds_for_every_split(problem: tuple[torch.Tensor, DataConfig, int]) -> None:
+def test_properties_of_every_split(problem: tuple[torch.Tensor, DataConfig, int]) -> None:
     labels, config, seed = problem
+    if config.pool == "unlabelled" and config.labels is None and config.labels_per_class is None:
+        labels = torch.cat([labels, torch.tensor([-1])])  # with every label in use, the pool needs another image
     split = make_split(labels, config, seed)
     everything, validation = set(range(len(labels))), set(split.validation.tolist())
     labelled = set(split.labelled.tolist())
     assert not labelled & validation
-    assert set(split.unlabelled.tolist()) == everything - validation
-    assert labelled <= set(split.unlabelled.tolist())
+    pool = everything - validation - (labelled if config.pool == "unlabelled" else set())
+    assert set(split.unlabelled.tolist()) == pool
+    assert split.num_without_label == len(pool - labelled)
     assert (labels[split.labelled] >= 0).all()
     assert (labels[split.validation] >= 0).all()
     assert len(labelled) == len(split.labelled)  # no image twice
@@ -164,6 +232,7 @@ def test_what_holds_for_every_split(problem: tuple[torch.Tensor, DataConfig, int
     again = make_split(labels, config, seed)
     assert again.to_json() == split.to_json()
     read = Split.from_json(split.to_json(), labels)
+    assert read.pool == split.pool
     assert all(
         np.array_equal(getattr(read, name), getattr(split, name)) for name in ("labelled", "unlabelled", "validation")
     )
@@ -171,15 +240,15 @@ def test_what_holds_for_every_split(problem: tuple[torch.Tensor, DataConfig, int
 
 @settings(max_examples=60, deadline=None)
 @given(problems())
-def test_one_label_too_many_goes_to_one_class(problem: tuple[torch.Tensor, DataConfig, int]) -> None:
+def test_one_extra_label_is_given_to_one_class(problem: tuple[torch.Tensor, DataConfig, int]) -> None:
     labels, _, seed = problem
     classes = int(labels.max()) + 1
-    asked = DataConfig(labels=2 * classes + 1, validation="none")
-    counts = per_class(make_split(labels, asked, seed).labelled, labels, classes)
+    config = DataConfig(labels=2 * classes + 1, validation="none")
+    counts = per_class(make_split(labels, config, seed).labelled, labels, classes)
     assert sorted(counts) == [2] * (classes - 1) + [3]
 
 
-class TestWrittenForm:
+class TestSavedForm:
     split = make_split(BALANCED, DataConfig(labels_per_class=4), seed=0)
 
     def test_one_changed_label_is_noticed(self) -> None:
@@ -193,7 +262,7 @@ class TestWrittenForm:
             Split.from_json(self.split.to_json(), BALANCED[:-1])
 
     @pytest.mark.parametrize("text", ["", "[]", "{}", '{"labelled": "x", "validation": []}'])
-    def test_damage_is_one_sentence(self, text: str) -> None:
+    def test_a_damaged_file_gives_one_sentence(self, text: str) -> None:
         with pytest.raises(UserError, match="the saved split is damaged"):
             Split.from_json(text, BALANCED)
 
@@ -201,8 +270,9 @@ class TestWrittenForm:
     def test_images_that_do_not_exist(self, index: int) -> None:
         values = json.loads(self.split.to_json())
         values["validation"][0] = index
-        with pytest.raises(UserError, match="names images that do not exist"):
+        with pytest.raises(UserError, match="refers to images that do not exist"):
             Split.from_json(json.dumps(values), BALANCED)
 
-    def test_the_pool_is_not_written(self) -> None:
-        assert set(json.loads(self.split.to_json())) == {"train_images", "labels_sha256", "labelled", "validation"}
+    def test_the_images_of_the_pool_are_not_written(self) -> None:
+        keys = {"train_images", "labels_sha256", "labelled", "validation", "pool"}
+        assert set(json.loads(self.split.to_json())) == keys

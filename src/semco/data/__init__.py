@@ -1,4 +1,4 @@
-"""From images on a disk to the batches of a step.
+"""Data: from image files to the batches of a training step.
 
-Nothing is imported here: `semco.data.class_names` is to be had without torch.
+This file imports nothing, so that `semco.data.class_names` can be used without loading torch.
 """

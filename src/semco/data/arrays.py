@@ -1,6 +1,6 @@
-"""Images that come as arrays: checked, and laid out as (N, C, H, W).
+"""Data sets from NumPy arrays: images and labels are checked, and images are stored as (N, C, H, W).
 
-Shapes: N images, H and W pixels.
+Shapes: N images, C channels, H height, W width.
 """
 
 from __future__ import annotations
@@ -27,38 +27,42 @@ def from_arrays(
     x_test: Array | None = None,
     y_test: Array | None = None,
 ) -> Dataset:
-    """A data set from images (N, H, W), (N, H, W, 1) or (N, H, W, 3) uint8 and labels (N,), -1 = unlabelled.
+    """Return a data set of uint8 images (N, H, W), (N, H, W, 1) or (N, H, W, 3) and labels (N,), -1 = unlabelled.
 
-    ``name`` is what errors call the data.
+    Error messages call the data ``name``.
     """
-    names = checked_names(name, class_names)
-    images = _images(name, "x_train", x_train)
-    labels = _labels(name, "y_train", y_train, len(images), names, lowest=UNLABELLED)
+    names = check_class_names(name, class_names)
+    images = _to_images(name, "x_train", x_train)
+    labels = _to_labels(name, "y_train", y_train, len(images), names, lowest=UNLABELLED)
     if x_test is None and y_test is None:
         return Dataset(name, images, labels, names)
     if x_test is None or y_test is None:
-        raise UserError(f"{name} has only one of x_test and y_test: give both, or neither.")
-    test = _images(name, "x_test", x_test)
+        raise UserError(f"{name} has only one of x_test and y_test: provide both or neither.")
+    test = _to_images(name, "x_test", x_test)
     if test.shape[1:] != images.shape[1:]:
-        raise UserError(f"{name}: x_test has shape {x_test.shape} and x_train {x_train.shape}: images must be alike.")
-    test_labels = _labels(name, "y_test", y_test, len(test), names, lowest=0)
+        raise UserError(
+            f"{name}: x_test has shape {x_test.shape} and x_train {x_train.shape}: "
+            "all images must have the same height, width and channels."
+        )
+    test_labels = _to_labels(name, "y_test", y_test, len(test), names, lowest=0)
     return Dataset(name, images, labels, names, test, test_labels)
 
 
-def checked_names(name: str, class_names: Sequence[str]) -> tuple[str, ...]:
+def check_class_names(name: str, class_names: Sequence[str]) -> tuple[str, ...]:
+    """Return the class names as a tuple, after checking that there are at least two and that all differ."""
     names = tuple(str(n) for n in class_names)
     if len(names) < 2:
-        raise UserError(f"{name} has {len(names)} class: a classifier needs at least two.")
+        raise UserError(f"{name} has {len(names)} class(es): a classifier needs at least two.")
     for one in names:
         if not one.strip():
-            raise UserError(f"{name} has a class without a name: give every class its name.")
+            raise UserError(f"{name} has a class with an empty name: give every class a name.")
         if names.count(one) > 1:
             raise UserError(f"{name} has two classes named {one!r}: give each class its own name.")
     return names
 
 
-def _images(name: str, key: str, array: Array) -> Tensor:
-    """(N, C, H, W) uint8, contiguous."""
+def _to_images(name: str, key: str, array: Array) -> Tensor:
+    """Return the images as a contiguous uint8 tensor (N, C, H, W)."""
     if array.dtype != np.uint8:
         raise UserError(
             f"{name}: {key} has type {array.dtype}, but images are uint8 (0 to 255): convert them, "
@@ -72,7 +76,8 @@ def _images(name: str, key: str, array: Array) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(array.transpose(0, 3, 1, 2)))
 
 
-def _labels(name: str, key: str, array: Array, images: int, names: tuple[str, ...], lowest: int) -> Tensor:
+def _to_labels(name: str, key: str, array: Array, images: int, names: tuple[str, ...], lowest: int) -> Tensor:
+    """Return the labels as an int64 tensor (N,), after checking that each is from ``lowest`` to K - 1."""
     if not np.issubdtype(array.dtype, np.integer):
         raise UserError(f"{name}: {key} has type {array.dtype}, but labels are whole numbers: use int64.")
     if array.shape != (images,):
@@ -81,7 +86,7 @@ def _labels(name: str, key: str, array: Array, images: int, names: tuple[str, ..
     wrong = low if low < lowest else high
     if not lowest <= wrong < len(names):
         raise UserError(
-            f"{name}: {key} holds the label {wrong}, but with {len(names)} classes labels are {lowest} to "
+            f"{name}: {key} contains the label {wrong}, but with {len(names)} classes labels are {lowest} to "
             f"{len(names) - 1}{' (-1 = unlabelled)' if lowest < 0 else ''}."
         )
     return torch.from_numpy(array.astype(np.int64))

@@ -1,9 +1,10 @@
-"""Batches as a function of seed and step, so that a run goes on anywhere from those two numbers alone.
+"""Batches as a function of seed and step, so that a run can be resumed at any step from these two numbers.
 
-The labelled and the unlabelled images are each read as an endless sequence of seeded permutations; step s
-takes the next slice of each. Several processes cut the same slice into parts: their number changes nothing.
+The labelled images and the unlabelled images are each read as an endless sequence of seeded permutations; each step
+takes the next slice of both. Several processes divide the same slice, so the number of processes does not change
+which images a step uses.
 
-Shapes: B labelled and U = mu * B unlabelled images of this process, C channels, H and W pixels.
+Shapes: B labelled and U = mu * B unlabelled images of this process, C channels, H height, W width.
 """
 
 from __future__ import annotations
@@ -20,52 +21,50 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from semco.data.randomness import generator, numpy_generator
+from semco.data.randomness import make_generator, make_numpy_generator
 from semco.data.split import Split, hidden_truth
 from semco.errors import UserError
 from semco.types import Batch, ViewCounts, Views
 
-__all__ = ["Batches", "MakesViews", "Prefetch", "Stream", "generator"]
-
-# Of the memory that is free on an accelerator, the images may take so much.
-COMFORTABLE = 0.25
-# On devices that cannot say how much memory they have free.
-COMFORTABLE_BYTES = 1 << 30
+# Largest part of an accelerator's free memory that the images may take.
+MAX_PART_OF_FREE_MEMORY = 0.25
+# Largest size of the images on devices that do not report their free memory.
+MAX_BYTES = 1 << 30
 
 
-class MakesViews(Protocol):
-    """What batches need of augmentation (`semco.data.views.Augment`)."""
+class ViewMaker(Protocol):
+    """The part of augmentation (`semco.data.views.Augment`) that batches use."""
 
     def views(self, images: Tensor, weak: int, strong: int, generator: torch.Generator) -> Views:
-        """So many weak and strong views of images (N, C, H, W) uint8; ``generator`` is on the host."""
+        """Return ``weak`` weak and ``strong`` strong views of uint8 images (N, C, H, W); ``generator`` is a CPU one."""
         ...
 
 
-def check_share(batch_size: int, processes: int) -> None:
-    """Each process trains on as many images as the others."""
+def check_batch_size(batch_size: int, processes: int) -> None:
+    """Raise an error if the processes cannot all get the same number of images."""
     if batch_size % processes:
         raise UserError(
-            f"training.batch_size = {batch_size} cannot be shared evenly by {processes} processes: "
+            f"training.batch_size = {batch_size} cannot be divided evenly among {processes} processes: "
             f"choose a multiple of {processes}."
         )
 
 
 class Stream:
-    """The numbers 0..size-1 again and again, each time in an order of seed, name and round."""
+    """An endless sequence of permutations of 0..size-1; seed, name and round number determine each of them."""
 
     def __init__(self, size: int, seed: int, name: str) -> None:
         assert size > 0, name
         self.size = size
         self._key = (seed, "order", name)
-        # A slice rarely touches more than two rounds of a large set; the rounds of a small one are cheap.
+        # A slice of a large set rarely spans more than two rounds; the rounds of a small set are cheap to compute.
         self._round = lru_cache(maxsize=2)(self._shuffle)
 
     def _shuffle(self, number: int) -> NDArray[np.int64]:
-        order: NDArray[np.int64] = numpy_generator(*self._key, number).permutation(self.size)
+        order: NDArray[np.int64] = make_numpy_generator(*self._key, number).permutation(self.size)
         return order
 
     def slice(self, start: int, stop: int) -> NDArray[np.int64]:
-        """Elements start..stop-1 of the endless sequence."""
+        """Return elements start..stop-1 of the sequence."""
         first, last = start // self.size, (stop - 1) // self.size
         rounds = []
         for number in range(first, last + 1):
@@ -77,7 +76,7 @@ class Stream:
 class Batches:
     """The batches of one process.
 
-    ``batch_size`` counts the labelled images of all processes together.
+    ``batch_size`` is the number of labelled images in a step, of all processes together.
     """
 
     def __init__(
@@ -86,7 +85,7 @@ class Batches:
         labels: Tensor,
         split: Split,
         counts: ViewCounts,
-        augment: MakesViews,
+        augment: ViewMaker,
         *,
         batch_size: int,
         mu: int,
@@ -95,124 +94,129 @@ class Batches:
         world_size: int = 1,
         device: torch.device | str = "cpu",
     ) -> None:
-        check_share(batch_size, world_size)
+        check_batch_size(batch_size, world_size)
         self.device = torch.device(device)
         self._augment, self._counts = augment, counts
         self._seed, self._rank = seed, rank
-        self._images = images.to(self.device) if _fits(images, self.device) else images
+        self._images = images.to(self.device) if _fit_on(images, self.device) else images
         self._labels, self._truth = labels, hidden_truth(labels, split)
-        self._labelled = _Part("labelled", split.labelled, batch_size, seed, rank, world_size)
-        self._unlabelled: _Part | None = None
+        self._labelled = _ProcessShare("labelled", split.labelled, batch_size, seed, rank, world_size)
+        self._unlabelled: _ProcessShare | None = None
         if counts.unlabelled_weak or counts.unlabelled_strong:
-            self._unlabelled = _Part("unlabelled", split.unlabelled, batch_size * mu, seed, rank, world_size)
+            self._unlabelled = _ProcessShare("unlabelled", split.unlabelled, batch_size * mu, seed, rank, world_size)
 
     @property
     def image_shape(self) -> tuple[int, ...]:
-        """(C, H, W)"""
+        """The shape of an image, (C, H, W)."""
         return tuple(self._images.shape[1:])
 
     @property
-    def views_a_step(self) -> int:
-        """Views of a step that this process makes."""
-        of_labelled = self._counts.labelled_weak + self._counts.labelled_strong
-        of_pool = self._counts.unlabelled_weak + self._counts.unlabelled_strong
-        return self._labelled.share * of_labelled + (self._unlabelled.share * of_pool if self._unlabelled else 0)
+    def views_per_step(self) -> int:
+        """The number of views that this process makes in a step."""
+        per_labelled = self._counts.labelled_weak + self._counts.labelled_strong
+        per_unlabelled = self._counts.unlabelled_weak + self._counts.unlabelled_strong
+        labelled, unlabelled = self._labelled.size, self._unlabelled.size if self._unlabelled else 0
+        return labelled * per_labelled + unlabelled * per_unlabelled
 
     @property
-    def steps_a_pass(self) -> int:
-        """Steps that see every unlabelled image about once, or every labelled one where there are no others."""
-        return (self._unlabelled or self._labelled).steps_a_pass
+    def steps_per_pass(self) -> int:
+        """The number of steps in which every unlabelled image (every labelled one, if no other is used) occurs once."""
+        return (self._unlabelled or self._labelled).steps_per_pass
 
     def batch(self, step: int) -> tuple[Batch, Tensor]:
-        """The batch of a step, and what its unlabelled images truly show: (U,) int64, -1 = unknown."""
+        """Return the batch of a step, and the true classes of its unlabelled images: (U,) int64, -1 = unknown."""
         counts = self._counts
-        index, where = self._labelled.at(step)
-        pool_index, pool_where = self._unlabelled.at(step) if self._unlabelled else _NOTHING
+        index, position = self._labelled.indices(step)
+        pool_index, pool_position = self._unlabelled.indices(step) if self._unlabelled else _NO_INDICES
         batch = Batch(
-            class_ids=self._move(self._labels[where]),
-            labelled=self._views(where, "labelled", counts.labelled_weak, counts.labelled_strong, step),
-            unlabelled=self._views(pool_where, "unlabelled", counts.unlabelled_weak, counts.unlabelled_strong, step),
+            class_ids=self._move(self._labels[position]),
+            labelled=self._views(position, "labelled", counts.labelled_weak, counts.labelled_strong, step),
+            unlabelled=self._views(pool_position, "unlabelled", counts.unlabelled_weak, counts.unlabelled_strong, step),
             labelled_index=self._move(index),
             unlabelled_index=self._move(pool_index),
         )
-        return batch, self._move(self._truth[pool_where])
+        return batch, self._move(self._truth[pool_position])
 
-    def _views(self, where: Tensor, purpose: str, weak: int, strong: int, step: int) -> Views:
+    def _views(self, position: Tensor, purpose: str, weak: int, strong: int, step: int) -> Views:
         if weak == strong == 0:
             return Views()
-        images = self._move(self._images[where.to(self._images.device)])
-        return self._augment.views(images, weak, strong, generator(self._seed, step, self._rank, purpose))
+        images = self._move(self._images[position.to(self._images.device)])
+        return self._augment.views(images, weak, strong, make_generator(self._seed, step, self._rank, purpose))
 
     def _move(self, tensor: Tensor) -> Tensor:
-        """To the device; from the host to a GPU through pinned memory, so that nobody waits for the copy."""
+        """Move a tensor to the device; pinned memory lets the copy to a GPU run in the background."""
         if self.device.type == "cuda" and tensor.device.type == "cpu":
             tensor = tensor.pin_memory()
         return tensor.to(self.device, non_blocking=True)
 
 
-class _Part:
-    """This process's share of one stream."""
+class _ProcessShare:
+    """The images of one stream that this process uses in each step."""
 
-    def __init__(self, name: str, members: NDArray[np.int64], size: int, seed: int, rank: int, world_size: int) -> None:
+    def __init__(
+        self, name: str, members: NDArray[np.int64], step_size: int, seed: int, rank: int, world_size: int
+    ) -> None:
+        """``members`` are positions in the training set; all processes together use ``step_size`` of them per step."""
         if len(members) == 0:
-            raise UserError(f"there is no {name} image to train on: change data.labels or data.validation.")
-        self._members, self._size = torch.from_numpy(members), size
-        self.share = size // world_size
-        self.steps_a_pass = math.ceil(len(members) / size)
-        self._offset = rank * self.share
+            raise UserError(f"there is no {name} image to train on: change data.labels, data.pool or data.validation.")
+        self._members, self._step_size = torch.from_numpy(members), step_size
+        self.size = step_size // world_size
+        self.steps_per_pass = math.ceil(len(members) / step_size)
+        self._offset = rank * self.size
         self._stream = Stream(len(members), seed, name)
 
-    def at(self, step: int) -> tuple[Tensor, Tensor]:
-        """Positions in the part and in the training set of this process's images at a step."""
-        start = step * self._size + self._offset
-        index = torch.from_numpy(self._stream.slice(start, start + self.share))
+    def indices(self, step: int) -> tuple[Tensor, Tensor]:
+        """Return the positions of a step's images, among the members and in the training set."""
+        start = step * self._step_size + self._offset
+        index = torch.from_numpy(self._stream.slice(start, start + self.size))
         return index, self._members[index]
 
 
-_NOTHING = (torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64))
+_NO_INDICES = (torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64))
 
 
-def _fits(images: Tensor, device: torch.device) -> bool:
-    """Whether the images can live on the device without crowding the training."""
+def _fit_on(images: Tensor, device: torch.device) -> bool:
+    """Return whether the device can store the images and still has enough memory for training."""
     size = images.numel() * images.element_size()
     if device.type == "cpu":
         return True
     if device.type == "cuda":
-        return size < COMFORTABLE * torch.cuda.mem_get_info(device)[0]
-    return size < COMFORTABLE_BYTES
+        return size < MAX_PART_OF_FREE_MEMORY * torch.cuda.mem_get_info(device)[0]
+    return size < MAX_BYTES
 
 
 class Prefetch:
-    """The batches of steps start..stop-1, the next one made in the background while the current one trains.
+    """Iterator over the batches of steps start..stop-1; a thread makes the next batch while the current one trains.
 
-    What goes wrong in the background is raised where the batch is asked for. To be used in a ``with`` block,
-    whose end waits for the batch being made and lets the thread go.
+    An error in the thread is raised when its batch is requested. Use it in a ``with`` block: on exit it waits for the
+    batch being made and ends the thread.
     """
 
     def __init__(self, batches: Batches, start: int, stop: int) -> None:
         self._batches, self._next, self._stop = batches, start, stop
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="semco-batches")
-        self._ahead: Future[tuple[Batch, Tensor]] | None = None
-        self._ask()
+        self._future: Future[tuple[Batch, Tensor]] | None = None
+        self._submit_next()
 
-    def _ask(self) -> None:
-        self._ahead = None
+    def _submit_next(self) -> None:
+        self._future = None
         if self._next < self._stop:
-            self._ahead = self._thread.submit(self._batches.batch, self._next)
+            self._future = self._thread.submit(self._batches.batch, self._next)
             self._next += 1
 
     def __iter__(self) -> Iterator[tuple[Batch, Tensor]]:
         return self
 
     def __next__(self) -> tuple[Batch, Tensor]:
-        if self._ahead is None:
+        if self._future is None:
             raise StopIteration
-        current = self._ahead.result()
-        self._ask()
+        current = self._future.result()
+        self._submit_next()
         return current
 
     def close(self) -> None:
-        self._ahead = None
+        """End the thread, after the batch that it is making."""
+        self._future = None
         self._thread.shutdown(wait=True, cancel_futures=True)
 
     def __enter__(self) -> Prefetch:

@@ -1,7 +1,7 @@
 """CIFAR-10 and CIFAR-100 (Krizhevsky 2009) from the official python files.
 
-Those files are pickles, which may run any code when read freely. The reader here knows three names, those that
-NumPy's plain arrays are made of, and refuses a file that asks for another.
+These files are pickles, and an unrestricted unpickler can run any code. The reader in this file allows only the three
+names that NumPy needs for plain arrays, and refuses a file that refers to any other name.
 
 Shapes: N images.
 """
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from semco.config import DataConfig
 from semco.data.arrays import from_arrays
-from semco.data.datasets import Dataset, Report
+from semco.data.datasets import Dataset, ProgressCallback
 from semco.errors import UserError
 
 SIDE = 32
@@ -27,7 +27,7 @@ SIDE = 32
 
 @dataclass(frozen=True)
 class Layout:
-    """What the official files are called and hold."""
+    """Names of the official files and of the keys in them."""
 
     name: str
     folder: str
@@ -50,76 +50,78 @@ CIFAR10 = Layout(
 CIFAR100 = Layout("cifar100", "cifar-100-python", ("train",), "test", "meta", "fine_labels", "fine_label_names")
 
 
-def read_cifar10(config: DataConfig, report: Report | None = None) -> Dataset:
-    return _read(CIFAR10, config, report)
+def read_cifar10(config: DataConfig, on_progress: ProgressCallback | None = None) -> Dataset:
+    """Read CIFAR-10 from the folder ``config.root``."""
+    return _read(CIFAR10, config, on_progress)
 
 
-def read_cifar100(config: DataConfig, report: Report | None = None) -> Dataset:
-    return _read(CIFAR100, config, report)
+def read_cifar100(config: DataConfig, on_progress: ProgressCallback | None = None) -> Dataset:
+    """Read CIFAR-100, with its 100 fine labels, from the folder ``config.root``."""
+    return _read(CIFAR100, config, on_progress)
 
 
-def _read(layout: Layout, config: DataConfig, report: Report | None) -> Dataset:
-    folder = _find(layout, config.root)
-    names = _strings(folder / layout.meta, layout.label_names)
+def _read(layout: Layout, config: DataConfig, on_progress: ProgressCallback | None) -> Dataset:
+    folder = _find_folder(layout, config.root)
+    names = _read_names(folder / layout.meta, layout.label_names)
     parts = []
     files = (*layout.train, layout.test)
     for done, file in enumerate(files):
-        if report is not None:
-            report(f"reading {layout.name}", done, len(files))
-        parts.append(_images(folder / file, layout.labels))
-    if report is not None:
-        report(f"reading {layout.name}", len(files), len(files))
+        if on_progress is not None:
+            on_progress(f"reading {layout.name}", done, len(files))
+        parts.append(_read_images(folder / file, layout.labels))
+    if on_progress is not None:
+        on_progress(f"reading {layout.name}", len(files), len(files))
     x_train, y_train = (np.concatenate(part) for part in zip(*parts[:-1], strict=True))
     x_test, y_test = parts[-1]
     return from_arrays(layout.name, x_train, y_train, names, x_test, y_test)
 
 
-def _find(layout: Layout, root: Path | None) -> Path:
-    """The folder of the files: below the root, or the root itself."""
+def _find_folder(layout: Layout, root: Path | None) -> Path:
+    """Return the folder that contains the files: the official folder in ``root``, or ``root`` itself."""
     if root is None:
         raise UserError(
             f"{layout.name} is read from the official python files: "
-            f"give the folder that holds {layout.folder}/ as --data-root."
+            f"set data.root to the folder that contains {layout.folder}/."
         )
     root = root.expanduser()
     for folder in (root / layout.folder, root):
         if (folder / layout.meta).is_file():
             return folder
     raise UserError(
-        f"{root} holds no {layout.folder}/ with the official python files ({layout.meta} is missing): "
-        "unpack them there, or name another --data-root."
+        f"{root} contains no {layout.folder}/ with the official python files ({layout.meta} is missing): "
+        "unpack them there, or set data.root to another folder."
     )
 
 
-def _images(path: Path, key: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """(N, 32, 32, 3) and (N,) of one file, which holds rows of 3 x 32 x 32 values."""
-    content = _content(path)
+def _read_images(path: Path, key: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Return the images (N, 32, 32, 3) and labels (N,) of one file, which stores rows of 3 x 32 x 32 values."""
+    content = _read_dictionary(path)
     data, labels = content.get("data"), content.get(key)
     rows = (
         isinstance(data, np.ndarray) and data.dtype == np.uint8 and data.ndim == 2 and data.shape[1] == 3 * SIDE * SIDE
     )
     if not rows or not isinstance(labels, list) or len(labels) != len(data):  # type: ignore[arg-type]
-        raise UserError(f"{path} does not hold images and {key} as the official file does: get it again.")
+        raise UserError(f"{path} does not contain images and {key} like the official file: download it again.")
     if not all(isinstance(label, int) for label in labels):
-        raise UserError(f"{path}: {key} holds something that is not a whole number: get the file again.")
+        raise UserError(f"{path}: {key} contains a value that is not a whole number: download the file again.")
     images: NDArray[np.uint8] = data.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)  # type: ignore[union-attr]
     return images, np.array(labels, dtype=np.int64)
 
 
-def _strings(path: Path, key: str) -> list[str]:
-    names = _content(path).get(key)
+def _read_names(path: Path, key: str) -> list[str]:
+    names = _read_dictionary(path).get(key)
     if not isinstance(names, list) or not all(isinstance(n, str | bytes) for n in names):
-        raise UserError(f"{path} does not hold {key} as the official file does: get it again.")
+        raise UserError(f"{path} does not contain {key} like the official file: download it again.")
     return [_text(n) for n in names]
 
 
-def _content(path: Path) -> Mapping[str, Any]:
-    """The dictionary of a file; its keys are bytes or text, by the Python that wrote it."""
+def _read_dictionary(path: Path) -> Mapping[str, Any]:
+    """Return the dictionary in a file; its keys are bytes or text, depending on the Python that wrote it."""
     if not path.is_file():
         raise UserError(f"{path} is missing: unpack all of the official files.")
     content = read_plain_pickle(path)
     if not isinstance(content, dict):
-        raise UserError(f"{path} does not hold a dictionary as the official file does: get it again.")
+        raise UserError(f"{path} does not contain a dictionary like the official file: download it again.")
     return {_text(key): value for key, value in content.items()}
 
 
@@ -127,16 +129,16 @@ def _text(value: object) -> str:
     return value.decode("latin1") if isinstance(value, bytes) else str(value)
 
 
-class Refused(pickle.UnpicklingError):
-    """The file asks for a name that a data file has no need of."""
+class ForbiddenNameError(pickle.UnpicklingError):
+    """A pickle refers to a name that plain data does not need."""
 
 
-# NumPy's own function for arrays that are read back, from where it hands it out.
+# The function with which NumPy rebuilds pickled arrays.
 _RECONSTRUCT = np.empty(0).__reduce__()[0]
 
 
 class PlainUnpickler(pickle.Unpickler):
-    """Builds what needs no code (dictionaries, lists, text, numbers) and NumPy arrays."""
+    """An unpickler for plain data: dictionaries, lists, text, numbers and NumPy arrays."""
 
     ALLOWED: Mapping[tuple[str, str], Any] = {
         ("numpy", "ndarray"): np.ndarray,
@@ -150,11 +152,11 @@ class PlainUnpickler(pickle.Unpickler):
         try:
             return self.ALLOWED[module, name]
         except KeyError:
-            raise Refused(f"{module}.{name}") from None
+            raise ForbiddenNameError(f"{module}.{name}") from None
 
 
-# What the unpickler raises for bytes that are no pickle, or that put the allowed pieces together wrongly.
-_BROKEN = (
+# Errors of the unpickler for bytes that are not a pickle, or a pickle that uses the allowed names wrongly.
+_PICKLE_ERRORS = (
     pickle.UnpicklingError,
     EOFError,
     AttributeError,
@@ -169,16 +171,16 @@ _BROKEN = (
 
 
 def read_plain_pickle(path: Path) -> Any:
-    """The content of a pickle that holds plain data; any other is refused."""
+    """Return the content of a pickle of plain data; refuse any other pickle."""
     with path.open("rb") as stream:
         try:
-            # Text of Python 2 may be image rows: as bytes it comes through unchanged.
+            # A Python 2 string may contain image rows: reading it as bytes does not change them.
             return PlainUnpickler(stream, encoding="bytes").load()
-        except Refused as error:
+        except ForbiddenNameError as error:
             raise UserError(
-                f"{path} is refused: it asks for {error}, which no CIFAR file needs and which may run code; "
-                "get the official file."
+                f"{path} is refused: it refers to {error}, which no CIFAR file needs and which may run code; "
+                "download the official file."
             ) from None
-        except _BROKEN as error:
+        except _PICKLE_ERRORS as error:
             kind = type(error).__name__
-            raise UserError(f"{path} is damaged ({kind}: {error}): get the official file again.") from None
+            raise UserError(f"{path} is damaged ({kind}: {error}): download the official file again.") from None

@@ -1,4 +1,4 @@
-"""The class names of known data sets as plain data, to be had without the images and without torch."""
+"""Class names of known data sets, available without the images and without loading torch."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CLASS_NAMES = {"fashion-mini": FASHION, "cifar10": CIFAR10, "cifar100": CIFAR100
 
 
 def class_names(source: str) -> tuple[str, ...]:
-    """The names of a known data set, of a text file (one a line), or of a folder of class folders."""
+    """Return the class names of a known data set, a text file (one name per line) or a folder of class folders."""
     if source in CLASS_NAMES:
         return CLASS_NAMES[source]
     path = Path(source)
@@ -43,18 +43,18 @@ def class_names(source: str) -> tuple[str, ...]:
 
         return tuple(class_folders(path))
     if path.is_file():
-        return _listed_names(path)
+        return _read_names(path)
     hint = nearest(source, CLASS_NAMES) or "."
     known = ", ".join(CLASS_NAMES)
     raise UserError(f"{source!r} is neither a file, a folder nor a known data set{hint} Known: {known}.")
 
 
-def _listed_names(path: Path) -> tuple[str, ...]:
+def _read_names(path: Path) -> tuple[str, ...]:
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError:
-        raise UserError(f"{path} is not a text file in UTF-8; give a file with a class name a line.") from None
+        raise UserError(f"{path} is not a UTF-8 text file; use a file with one class name per line.") from None
     names = tuple(line.strip() for line in lines if line.strip())
     if not names:
-        raise UserError(f"{path} is empty; write one class name a line.")
+        raise UserError(f"{path} is empty; write one class name per line.")
     return names

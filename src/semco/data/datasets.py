@@ -1,6 +1,6 @@
-"""A data set in memory, and the choice of classes by name.
+"""A data set in memory, and the selection of classes by name.
 
-Shapes: N training images, C channels (1 or 3), H and W pixels, K classes.
+Shapes: N training images, T test images, C channels (1 or 3), H height, W width, K classes.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from torch.nn import functional as F
 
 from semco.errors import UserError, nearest
 
-# Told of slow work as it goes on: what is being done, how much is done, how much there is.
-Report = Callable[[str, int, int], None]
+# Called during slow work with a description of the work, the number of items done, and their total number.
+ProgressCallback = Callable[[str, int, int], None]
 
 UNLABELLED = -1
-# Images that are worked on at a time where the whole set would need a much larger copy of itself.
+# Images that are processed at a time where processing all of them at once would take too much memory.
 CHUNK = 512
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Images as they are, labels as class numbers; -1 marks a training image whose class nobody knows."""
+    """Images as uint8 pixels and labels as class ids; the label -1 marks an unlabelled training image."""
 
     name: str
     train_images: Tensor  # (N, C, H, W) uint8
@@ -34,10 +34,10 @@ class Dataset:
     class_names: tuple[str, ...]
     test_images: Tensor | None = None  # (T, C, H, W) uint8
     test_labels: Tensor | None = None  # (T,) int64, 0..K-1
-    train_paths: tuple[str, ...] | None = None  # of folders, one for each image
+    train_paths: tuple[str, ...] | None = None  # one per image, if the source is a folder
     test_paths: tuple[str, ...] | None = None
     skipped: tuple[str, ...] = ()  # images that could not be read
-    ignored: Mapping[str, int] = field(default_factory=dict)  # other files in a folder: how many of each ending
+    ignored: Mapping[str, int] = field(default_factory=dict)  # other files in the folder: their number per suffix
 
     @property
     def num_classes(self) -> int:
@@ -54,17 +54,17 @@ class Dataset:
 
     @property
     def mean(self) -> tuple[float, ...]:
-        """Mean of each channel over the training images, pixels scaled to 0..1."""
-        return self._moments[0]
+        """Mean of each channel over the training images, with pixels scaled to [0, 1]."""
+        return self._mean_and_std[0]
 
     @property
     def std(self) -> tuple[float, ...]:
-        """Standard deviation of each channel, as `mean`; at least one grey level: it is divided by."""
-        return self._moments[1]
+        """Standard deviation of each channel; at least one grey level (1 / 255), because images are divided by it."""
+        return self._mean_and_std[1]
 
     @cached_property
-    def _moments(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """From a histogram of each channel: exact until the last division, and nothing is as quick."""
+    def _mean_and_std(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Mean and standard deviation from a histogram per channel, which is fast and exact up to the last division."""
         levels = range(256)
         mean, std = [], []
         for histogram in _histograms(self.train_images).tolist():
@@ -76,7 +76,7 @@ class Dataset:
         return tuple(mean), tuple(std)
 
     def with_classes(self, wanted: Sequence[str]) -> Dataset:
-        """Only these classes, in this order; unlabelled training images stay."""
+        """Return the data set with only these classes, in this order; unlabelled training images are kept."""
         chosen = choose_classes(self.class_names, wanted)
         if chosen == list(range(self.num_classes)):
             return self
@@ -90,7 +90,7 @@ class Dataset:
             train_images=self.train_images[kept],
             train_labels=train[kept],
             class_names=tuple(self.class_names[i] for i in chosen),
-            train_paths=_where(self.train_paths, kept),
+            train_paths=_select(self.train_paths, kept),
         )
         if self.test_images is None or self.test_labels is None:
             return smaller
@@ -100,11 +100,11 @@ class Dataset:
             smaller,
             test_images=self.test_images[kept],
             test_labels=test[kept],
-            test_paths=_where(self.test_paths, kept),
+            test_paths=_select(self.test_paths, kept),
         )
 
     def resized(self, size: int) -> Dataset:
-        """Square images of ``size`` pixels: the shorter side resized, the centre kept."""
+        """Return the data set with square images: the shorter side is resized to ``size`` pixels, the centre kept."""
         if self.image_size == (size, size):
             return self
         test = None if self.test_images is None else _resize(self.test_images, size)
@@ -112,7 +112,7 @@ class Dataset:
 
 
 def _histograms(images: Tensor) -> Tensor:
-    """(N, C, H, W) uint8 -> (C, 256) int64."""
+    """Return how often each value occurs in each channel: (N, C, H, W) uint8 -> (C, 256) int64."""
     counts = torch.zeros((images.shape[1], 256), dtype=torch.int64)
     for start in range(0, len(images), CHUNK):
         for channel, count in enumerate(counts):
@@ -120,12 +120,12 @@ def _histograms(images: Tensor) -> Tensor:
     return counts
 
 
-def _where(paths: tuple[str, ...] | None, kept: Tensor) -> tuple[str, ...] | None:
+def _select(paths: tuple[str, ...] | None, kept: Tensor) -> tuple[str, ...] | None:
     return None if paths is None else tuple(p for p, k in zip(paths, kept.tolist(), strict=True) if k)
 
 
 def _resize(images: Tensor, size: int) -> Tensor:
-    """(N, C, H, W) uint8 -> (N, C, size, size) uint8, antialiased."""
+    """Resize with antialiasing and crop the centre: (N, C, H, W) uint8 -> (N, C, size, size) uint8."""
     height, width = images.shape[2:]
     scale = size / min(height, width)
     shape = (max(size, round(height * scale)), max(size, round(width * scale)))
@@ -140,26 +140,30 @@ def _resize(images: Tensor, size: int) -> Tensor:
 
 
 def choose_classes(known: Sequence[str], wanted: Sequence[str]) -> list[int]:
-    """Positions of the wanted class names among the known ones, in the order wanted."""
+    """Return the positions of the wanted class names among the known ones, in the order wanted."""
     if len(wanted) < 2:
         raise UserError(f"data.classes = {list(wanted)} names fewer than two classes: name at least two.")
     chosen = [find_class(known, name, "class") for name in wanted]
     for position in chosen:
         if chosen.count(position) > 1:
-            raise UserError(f"class {known[position]!r} is named twice in classes; name it once.")
+            raise UserError(f"class {known[position]!r} occurs twice in data.classes: name it once.")
     return chosen
 
 
 def find_class(known: Sequence[str], name: str, kind: str) -> int:
-    """Position of a class; case, spaces, underscores and hyphens count only between names that differ so."""
+    """Return the position of a class; ``kind`` is what error messages call it.
+
+    Case, spaces, underscores and hyphens are ignored, unless known names differ only in these.
+    """
     if name in known:
         return known.index(name)
-    plain = [plain_name(k) for k in known]
-    if plain.count(plain_name(name)) == 1:
-        return plain.index(plain_name(name))
+    simple = [simplify_name(k) for k in known]
+    if simple.count(simplify_name(name)) == 1:
+        return simple.index(simplify_name(name))
     some = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
     raise UserError(f"unknown {kind} {name!r}{nearest(name, known) or '.'} Known: {some}.")
 
 
-def plain_name(name: str) -> str:
+def simplify_name(name: str) -> str:
+    """Return a name in lower case, with single spaces in place of white space, underscores and hyphens."""
     return re.sub(r"[\s_-]+", " ", name).strip().casefold()

@@ -1,6 +1,6 @@
-"""Image files as square RGB images of one size.
+"""Decoding of image files to square RGB images of one size.
 
-Shapes: S pixels a side.
+Shapes: S height and width of the decoded image.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-SUFFIXES = frozenset({".bmp", ".gif", ".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp"})
-# A photo of larger sides is not looked at in more detail than this, unless image_size asks for it.
+IMAGE_SUFFIXES = frozenset({".bmp", ".gif", ".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp"})
+# Larger photos are reduced to this size, unless data.image_size sets another one.
 LARGEST_DEFAULT = 96
 
-# What Pillow raises for a file that is damaged, cut short, or no image at all.
-UNREADABLE = (
+# Errors that Pillow raises for a file that is damaged, incomplete or not an image.
+DECODE_ERRORS = (
     OSError,
     SyntaxError,
     ValueError,
@@ -32,9 +32,10 @@ UNREADABLE = (
 
 
 def decode(path: Path, size: int) -> NDArray[np.uint8]:
-    """(S, S, 3): upright, in RGB, the shorter side resized to S pixels, the centre kept."""
+    """Return the upright image in RGB, (S, S, 3): the shorter side is resized to ``size`` pixels, the centre kept."""
     with Image.open(path) as file:
-        # JPEG files decode straight to a half, quarter or eighth; twice the size keeps the resizing smooth.
+        # JPEG files can be decoded at 1/2, 1/4 or 1/8 of their size, which is fast; twice the final size is enough
+        # for smooth resizing.
         file.draft("RGB", (2 * size, 2 * size))
         upright = ImageOps.exif_transpose(file)
     image = to_rgb(upright)
@@ -45,7 +46,7 @@ def decode(path: Path, size: int) -> NDArray[np.uint8]:
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
-    """Any kind of image in RGB: transparent parts on white, 16-bit grey by its upper 8 bits."""
+    """Return an image of any mode in RGB: transparency becomes white, 16-bit grey keeps its upper 8 bits."""
     if image.mode.startswith("I"):
         upper = np.asarray(image).astype(np.int64).clip(0, 65535) >> 8
         return Image.fromarray(upper.astype(np.uint8)).convert("RGB")
@@ -56,8 +57,8 @@ def to_rgb(image: Image.Image) -> Image.Image:
     return image.convert("RGB")
 
 
-def usual_size(paths: Sequence[Path], sample: int = 256) -> int:
-    """The median shorter side of a sample, at most 96, as a multiple of 8; only headers are read."""
+def default_image_size(paths: Sequence[Path], sample: int = 256) -> int:
+    """Return the median shorter side of a sample of images, at most 96 and a multiple of 8; only headers are read."""
     step = max(1, len(paths) // sample)
     sides = [side for path in paths[::step] if (side := _shorter_side(path)) is not None]
     median = float(np.median(sides)) if sides else LARGEST_DEFAULT
@@ -68,5 +69,5 @@ def _shorter_side(path: Path) -> int | None:
     try:
         with Image.open(path) as image:
             return min(image.size)
-    except UNREADABLE:
-        return None  # named when it comes to decoding it
+    except DECODE_ERRORS:
+        return None  # decoding reports it later

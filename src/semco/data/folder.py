@@ -2,10 +2,10 @@
 
     photos/cat/*.jpg   photos/dog/**/*.png   photos/unlabeled/*   photos/test/cat/*   photos/test/dog/*
 
-The class folders may also lie together in ``train/``. Images are decoded once, by several threads, and kept as
-uint8: in memory, or, above two GiB, in a memory-mapped file in the folder for temporary files.
+The class folders may also be inside a folder ``train/``. Images are decoded once, by several threads, and stored as
+uint8: in memory or, above two GiB, in a memory-mapped file in the folder for temporary files.
 
-Shapes: N images, S pixels a side.
+Shapes: N images, S height and width.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from semco.config import DataConfig
-from semco.data.datasets import UNLABELLED, Dataset, Report, choose_classes, find_class
-from semco.data.decode import SUFFIXES, UNREADABLE, decode, usual_size
+from semco.data.datasets import UNLABELLED, Dataset, ProgressCallback, choose_classes, find_class
+from semco.data.decode import DECODE_ERRORS, IMAGE_SUFFIXES, decode, default_image_size
 from semco.errors import UserError
 
 UNLABELLED_FOLDERS = ("unlabeled", "unlabelled")
 TEST_FOLDERS = ("test",)
 VALIDATION_FOLDERS = ("val", "valid", "validation")
-HIDDEN = (".", "__")  # how the names of hidden files and of what tools leave behind begin
+HIDDEN = (".", "__")  # first characters of the names of hidden files and of files left by other programs
 MEMORY_LIMIT = 2 << 30
-# Images handed to the threads at a time, so that progress is reported and a stop is quick.
+# Images that the threads decode between two progress reports; an interruption waits for one block at most.
 BLOCK = 256
 
 
 @dataclass(frozen=True)
 class Part:
-    """Image files and their classes, in a fixed order."""
+    """Image files and their labels, in a fixed order."""
 
     paths: list[Path] = field(default_factory=list)
     labels: list[int] = field(default_factory=list)
@@ -54,17 +54,17 @@ class Part:
 
 @dataclass(frozen=True)
 class Listing:
-    """What a folder holds."""
+    """The classes and image files found in a folder."""
 
     class_names: tuple[str, ...]
     train: Part
     test: Part
-    ignored: Counter[str]  # files that are not images of a class, by ending
+    ignored: Counter[str]  # number of files that are not images of a class, per suffix
 
 
 @dataclass(frozen=True)
 class Decoded:
-    """The images of a part that could be read, and the names of the others."""
+    """The images of a part that could be read, and the paths of the others."""
 
     images: Tensor | None  # (N, 3, S, S) uint8
     labels: Tensor | None  # (N,) int64
@@ -72,17 +72,17 @@ class Decoded:
     skipped: tuple[str, ...]
 
 
-def read_folder(root: Path, config: DataConfig, report: Report | None = None) -> Dataset:
-    """List the folder, decode every image, leave out (and name) those that cannot be read."""
+def read_folder(root: Path, config: DataConfig, on_progress: ProgressCallback | None = None) -> Dataset:
+    """Read a folder of class folders; images that cannot be read are skipped and listed in `Dataset.skipped`."""
     listing = list_folder(root, config.classes)
-    size = config.image_size or usual_size(listing.train.paths)
-    train = _decode_part(listing.train, size, config.strict, report, "reading training images")
-    test = _decode_part(listing.test, size, config.strict, report, "reading test images")
+    size = config.image_size or default_image_size(listing.train.paths)
+    train = _decode_part(listing.train, size, config.strict, on_progress, "reading training images")
+    test = _decode_part(listing.test, size, config.strict, on_progress, "reading test images")
     if train.images is None or train.labels is None:
-        raise UserError(f"none of the {len(train.skipped)} images in {root} can be read.")
+        raise UserError(f"none of the {len(train.skipped)} images in {root} can be read: check the files.")
     for number, name in enumerate(listing.class_names):
         if not (train.labels == number).any():
-            raise UserError(f"no image of class {name!r} in {root} can be read: add some that can.")
+            raise UserError(f"no image of class {name!r} in {root} can be read: add images that can.")
     return Dataset(
         name=str(root),
         train_images=train.images,
@@ -98,7 +98,7 @@ def read_folder(root: Path, config: DataConfig, report: Report | None = None) ->
 
 
 def list_folder(root: Path, classes: Sequence[str] | None = None) -> Listing:
-    """Find classes and images; ``classes`` keeps only those, in that order."""
+    """Find the classes and images in a folder; ``classes`` selects some of the classes, in that order."""
     if not root.is_dir():
         raise UserError(f"there is no folder {root}.")
     base, names = _class_root(root), class_folders(root)
@@ -106,11 +106,11 @@ def list_folder(root: Path, classes: Sequence[str] | None = None) -> Listing:
     train, test = Part(), Part()
     ignored: Counter[str] = Counter()
     for folder in {root, base}:
-        ignored += _loose_files(folder)
+        ignored += _count_files(folder)
     for label, name in enumerate(chosen):
         ignored += _add_class(train, base / name, label)
     for folder in _special_folders({root, base}, UNLABELLED_FOLDERS):
-        images, others = scan(folder)
+        images, others = find_images(folder)
         train.add(images, UNLABELLED)
         ignored += others
     for folder in _special_folders({root, base}, TEST_FOLDERS):
@@ -119,35 +119,35 @@ def list_folder(root: Path, classes: Sequence[str] | None = None) -> Listing:
 
 
 def class_folders(root: Path) -> list[str]:
-    """The names of the classes."""
+    """Return the names of the class folders, sorted."""
     base = _class_root(root)
     names = [f.name for f in _subfolders(base) if not _is_special(f.name)]
     for folder in _special_folders({base}, VALIDATION_FOLDERS):
         if {f.name for f in _subfolders(folder)} & set(names):
-            raise _not_used(folder)
+            raise _unused_folder_error(folder)
     if len(names) < 2:
         found = f"one class folder ({names[0]})" if names else "no class folder"
-        raise UserError(f"{base} holds {found}: give each class, at least two, its own folder.")
+        raise UserError(f"{base} contains {found}: create one folder per class, for at least two classes.")
     return names
 
 
 def _class_root(root: Path) -> Path:
-    """``root``, or its ``train`` folder where that one holds the class folders."""
+    """Return the folder that contains the class folders: ``root`` or its folder ``train``."""
     siblings = {f.name.lower(): f for f in _subfolders(root)}
     train = siblings.pop("train", None)
     others = [n for n in siblings if not _is_special(n) and n not in VALIDATION_FOLDERS]
     if train is None or others or not _subfolders(train):
-        return root  # "train" may well be the name of a class
+        return root  # "train" can also be the name of a class
     for name in VALIDATION_FOLDERS:
         if name in siblings:
-            raise _not_used(siblings[name])
+            raise _unused_folder_error(siblings[name])
     return train
 
 
-def _not_used(folder: Path) -> UserError:
+def _unused_folder_error(folder: Path) -> UserError:
     return UserError(
-        f"{folder} is not used: validation images are held out of the training images; "
-        "rename the folder to test/ to measure on it, or move it elsewhere."
+        f"{folder} is not used, because validation images are taken from the training images: "
+        "rename the folder to test/ to evaluate on it, or move it elsewhere."
     )
 
 
@@ -160,18 +160,18 @@ def _special_folders(roots: set[Path], names: Sequence[str]) -> list[Path]:
 
 
 def _add_class(part: Part, folder: Path, label: int) -> Counter[str]:
-    """Add a class folder's images; says which other files it holds."""
-    images, others = scan(folder)
+    """Add the images of a class folder to a part, and return the number of its other files per suffix."""
+    images, others = find_images(folder)
     if not images:
-        kinds = ", ".join(sorted(SUFFIXES))
-        raise UserError(f"class folder {folder} holds no image ({kinds}): add some, or move it elsewhere.")
+        kinds = ", ".join(sorted(IMAGE_SUFFIXES))
+        raise UserError(f"class folder {folder} contains no image ({kinds}): add some, or move it elsewhere.")
     part.add(images, label)
     return others
 
 
 def _add_test(part: Part, folder: Path, names: Sequence[str], chosen: Sequence[str]) -> Counter[str]:
-    """Add test/<class>/; classes that were left out of the choice are left out here too."""
-    ignored = _loose_files(folder)
+    """Add the images in test/<class>/ of the chosen classes, and return the number of other files per suffix."""
+    ignored = _count_files(folder)
     for one in _subfolders(folder):
         name = names[find_class(names, one.name, f"class in {folder}:")]
         if name in chosen:
@@ -183,64 +183,69 @@ def _subfolders(folder: Path) -> list[Path]:
     return sorted(f for f in folder.iterdir() if f.is_dir() and not f.name.startswith(HIDDEN))
 
 
-def _loose_files(folder: Path) -> Counter[str]:
-    return _endings(f for f in folder.iterdir() if f.is_file() and not f.name.startswith(HIDDEN))
+def _count_files(folder: Path) -> Counter[str]:
+    return _count_suffixes(f for f in folder.iterdir() if f.is_file() and not f.name.startswith(HIDDEN))
 
 
-def _endings(files: Iterable[Path]) -> Counter[str]:
+def _count_suffixes(files: Iterable[Path]) -> Counter[str]:
     return Counter(f.suffix.lower() for f in files)
 
 
-def scan(folder: Path) -> tuple[list[Path], Counter[str]]:
-    """The images below a folder, sorted, and its other files by ending; hidden ones do not count."""
+def find_images(folder: Path) -> tuple[list[Path], Counter[str]]:
+    """Return the images in a folder and its subfolders, sorted, and the number of other files per suffix.
+
+    Hidden files and folders are ignored.
+    """
     files: list[Path] = []
-    for where, folders, names in os.walk(folder):
+    for parent, folders, names in os.walk(folder):
         folders[:] = [f for f in folders if not f.startswith(HIDDEN)]
-        files += [Path(where, name) for name in names if not name.startswith(HIDDEN)]
-    images = sorted(f for f in files if f.suffix.lower() in SUFFIXES)
-    return images, _endings(f for f in files if f.suffix.lower() not in SUFFIXES)
+        files += [Path(parent, name) for name in names if not name.startswith(HIDDEN)]
+    images = sorted(f for f in files if f.suffix.lower() in IMAGE_SUFFIXES)
+    return images, _count_suffixes(f for f in files if f.suffix.lower() not in IMAGE_SUFFIXES)
 
 
-def _decode_part(part: Part, size: int, strict: bool, report: Report | None, doing: str) -> Decoded:
+def _decode_part(part: Part, size: int, strict: bool, on_progress: ProgressCallback | None, work: str) -> Decoded:
     if not part.paths:
         return Decoded(None, None, None, ())
-    rows = _space((len(part.paths), 3, size, size))
+    rows = _allocate((len(part.paths), 3, size, size))
     errors: list[str | None] = []
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as threads:
         for start in range(0, len(part.paths), BLOCK):
             block = part.paths[start : start + BLOCK]
             errors += threads.map(_decode_into, block, rows[start : start + BLOCK])
             if strict:
-                _stop_at_first(part.paths, errors)
-            if report is not None:
-                report(doing, len(errors), len(part.paths))
+                _raise_first_error(part.paths, errors)
+            if on_progress is not None:
+                on_progress(work, len(errors), len(part.paths))
     kept = [i for i, error in enumerate(errors) if error is None]
     skipped = tuple(str(part.paths[i]) for i, error in enumerate(errors) if error is not None)
     if not kept:
         return Decoded(None, None, None, skipped)
-    _close_gaps(rows, kept)
+    _move_to_front(rows, kept)
     labels = torch.tensor(part.labels)[kept]
     paths = tuple(str(part.paths[i]) for i in kept)
     return Decoded(torch.from_numpy(rows[: len(kept)]), labels, paths, skipped)
 
 
 def _decode_into(path: Path, row: NDArray[np.uint8]) -> str | None:
-    """Decode into (3, S, S), or say what is wrong with the file."""
+    """Decode a file into ``row`` (3, S, S); return the error message if it cannot be read, else None."""
     try:
         row[...] = decode(path, row.shape[-1]).transpose(2, 0, 1)
-    except UNREADABLE as error:
+    except DECODE_ERRORS as error:
         return str(error)
     return None
 
 
-def _stop_at_first(paths: Sequence[Path], errors: Sequence[str | None]) -> None:
+def _raise_first_error(paths: Sequence[Path], errors: Sequence[str | None]) -> None:
     for path, error in zip(paths, errors, strict=False):
         if error is not None:
-            raise UserError(f"image {path} cannot be read ({error}): repair it, remove it, or turn strict off.")
+            raise UserError(
+                f"image {path} cannot be read ({error}): repair it, remove it, or set data.strict to false."
+            )
 
 
-def _space(shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    """Room for the images; a large one is a file, which goes when nobody uses it any more."""
+def _allocate(shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    """Return an empty array; a large one is a memory-mapped file, which is deleted when the array is."""
     needed = math.prod(shape)
     if needed <= MEMORY_LIMIT:
         return np.empty(shape, np.uint8)
@@ -249,7 +254,7 @@ def _space(shape: tuple[int, ...]) -> NDArray[np.uint8]:
     if needed > free:
         raise UserError(
             f"{shape[0]:,} images of {shape[2]} x {shape[3]} pixels take {needed / 1e9:,.0f} GB, but {disk} has "
-            f"{free / 1e9:,.0f} GB free: choose a smaller data.image_size, or a larger disk by TMPDIR."
+            f"{free / 1e9:,.0f} GB free: set a smaller data.image_size, or TMPDIR to a folder on a larger disk."
         )
     folder = Path(tempfile.mkdtemp(prefix="semco-"))
     rows: NDArray[np.uint8] = np.lib.format.open_memmap(folder / "images.npy", mode="w+", dtype=np.uint8, shape=shape)
@@ -257,8 +262,8 @@ def _space(shape: tuple[int, ...]) -> NDArray[np.uint8]:
     return rows
 
 
-def _close_gaps(rows: NDArray[np.uint8], kept: Sequence[int]) -> None:
-    """Move the rows that were read to the front, in place: a copy could be too large."""
+def _move_to_front(rows: NDArray[np.uint8], kept: Sequence[int]) -> None:
+    """Move the rows that were read to the front, in place, because a copy could be too large."""
     for to, row in enumerate(kept):
         if to != row:
             rows[to] = rows[row]

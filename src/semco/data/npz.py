@@ -1,4 +1,4 @@
-"""A data set in one NumPy file: x_train, y_train, class_names and, where there is a test set, x_test, y_test."""
+"""Data sets in one NumPy file: x_train, y_train, class_names and, if there is a test set, x_test and y_test."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OPTIONAL = ("x_test", "y_test")
 
 
 def read_npz(path: Path, name: str | None = None) -> Dataset:
-    """Read the file; nothing in it is ever unpickled."""
+    """Read the data set in an .npz file; pickled objects are refused."""
     if not path.is_file():
         raise UserError(f"there is no file {path}.")
     arrays = _read_arrays(path)
@@ -38,19 +38,19 @@ def read_npz(path: Path, name: str | None = None) -> Dataset:
 
 def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     try:
-        # Opened here, so that it is closed even if NumPy finds it damaged.
+        # Opened here so that the file is closed even if NumPy finds it damaged.
         with path.open("rb") as stream:
             if not zipfile.is_zipfile(stream):
-                raise UserError(f"{path} is no .npz archive, or is cut short: write it with numpy.savez.")
+                raise UserError(f"{path} is not an .npz archive or is incomplete: write it with numpy.savez.")
             stream.seek(0)
             file = np.load(stream, allow_pickle=False)
             for key in REQUIRED:
                 if key not in file.files:
                     hint = nearest(key, file.files)
-                    raise UserError(f"{path} has no {key}{hint or '.'} It holds: {', '.join(file.files)}.")
+                    raise UserError(f"{path} has no {key}{hint or '.'} It contains: {', '.join(file.files)}.")
             return {key: file[key] for key in (*REQUIRED, *OPTIONAL) if key in file.files}
     except UserError:
         raise
     except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
-        reason = "it holds Python objects" if "allow_pickle" in str(error) else str(error)
+        reason = "it contains Python objects" if "allow_pickle" in str(error) else str(error)
         raise UserError(f"{path} cannot be read as an .npz file of plain arrays: {reason}.") from None

@@ -1,4 +1,4 @@
-"""Where data sets come from: registered names, .npz files, folders."""
+"""Sources of data sets: registered names, .npz files and folders."""
 
 from __future__ import annotations
 
@@ -9,39 +9,39 @@ from types import MappingProxyType
 from semco.config import DataConfig
 from semco.data.bundled import read_fashion_mini
 from semco.data.cifar import read_cifar10, read_cifar100
-from semco.data.datasets import Dataset, Report
+from semco.data.datasets import Dataset, ProgressCallback
 from semco.data.folder import read_folder
 from semco.data.npz import read_npz
 from semco.errors import UserError, nearest
 
-Reader = Callable[[DataConfig, Report | None], Dataset]
+Reader = Callable[[DataConfig, ProgressCallback | None], Dataset]
 
 REGISTERED: Mapping[str, Reader] = MappingProxyType(
     {"fashion-mini": read_fashion_mini, "cifar10": read_cifar10, "cifar100": read_cifar100}
 )
 
 
-def load(config: DataConfig, report: Report | None = None) -> Dataset:
-    """The data set that ``config.source`` names, with the classes and the image size that are asked for."""
-    dataset = _reader(config.source)(config, report)
+def load(config: DataConfig, on_progress: ProgressCallback | None = None) -> Dataset:
+    """Read the data set that ``config.source`` names, with the configured classes and image size."""
+    dataset = _choose_reader(config.source)(config, on_progress)
     if config.classes is not None:
         dataset = dataset.with_classes(config.classes)
     return dataset if config.image_size is None else dataset.resized(config.image_size)
 
 
-def is_there(source: str) -> bool:
-    """Whether a source is bundled, or a file or folder that exists."""
+def source_exists(source: str) -> bool:
+    """Return whether a source is a registered name, or a file or folder that exists."""
     return source in REGISTERED or Path(source).expanduser().exists()
 
 
-def _reader(source: str) -> Reader:
+def _choose_reader(source: str) -> Reader:
     if source in REGISTERED:
         return REGISTERED[source]
     path = Path(source).expanduser()
     if path.suffix.lower() == ".npz":
-        return lambda _config, _report: read_npz(path)
+        return lambda _config, _on_progress: read_npz(path)
     if path.is_dir():
-        return lambda config, report: read_folder(path, config, report)
+        return lambda config, on_progress: read_folder(path, config, on_progress)
     if path.exists():
         raise UserError(f"{source!r} is neither a folder of class folders nor an .npz file.")
     raise UserError(

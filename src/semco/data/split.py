@@ -1,7 +1,9 @@
-"""Which training images are labelled, which are unlabelled, and which are held out for validation.
+"""The split: which training images are labelled, which are in the unlabelled pool, which are held out for validation.
 
-All of it is a function of the labels, the configuration and the seed. With the same seed, the images of fewer
-labels per class are among those of more.
+The split depends only on the labels, the configuration and the seed. With the same seed, a split with fewer labels
+per class uses a subset of the labelled images of a split with more.
+
+Shapes: N training images, K classes.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -17,61 +20,70 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from semco.config import DataConfig
-from semco.data.randomness import numpy_generator
+from semco.data.randomness import make_numpy_generator
 from semco.errors import UserError
 
 Index = NDArray[np.int64]
+PoolRule = Literal["all", "unlabelled"]  # values of data.pool
 
 
 @dataclass(frozen=True)
 class Split:
-    """Positions in the training set, ascending.
-
-    The unlabelled pool is every training image that is not held out, the labelled ones included, as in
-    FixMatch (Sohn et al. 2020): their labels are not used there.
-    """
+    """Positions of images in the training set, in ascending order."""
 
     labelled: Index
-    unlabelled: Index
+    unlabelled: Index  # the unlabelled pool
     validation: Index
     checksum: str  # of the labels that were split
+    # Which images the pool contains: every image that is not held out ("all", as in FixMatch, Sohn et al. 2020), or
+    # only those of them that are not labelled ("unlabelled").
+    pool: PoolRule = "all"
+
+    @property
+    def num_without_label(self) -> int:
+        """Number of images in the pool that are not labelled."""
+        return len(self.unlabelled) - (len(self.labelled) if self.pool == "all" else 0)
 
     def to_json(self) -> str:
-        """The pool follows from the rest, so it is not written."""
-        size = len(self.unlabelled) + len(self.validation)
+        """Return the split as JSON; the images of the pool follow from the rest and are not listed."""
         return json.dumps(
             {
-                "train_images": size,
+                "train_images": self.num_without_label + len(self.labelled) + len(self.validation),
                 "labels_sha256": self.checksum,
                 "labelled": self.labelled.tolist(),
                 "validation": self.validation.tolist(),
+                "pool": self.pool,
             }
         )
 
     @classmethod
     def from_json(cls, text: str, labels: Tensor) -> Split:
-        """The split that was written, if the training labels are still those it was made for."""
+        """Read a saved split; raise an error if the training labels (N,) are not those it was made for."""
         try:
             values = json.loads(text)
             labelled, validation = (np.asarray(values[k], dtype=np.int64) for k in ("labelled", "validation"))
             checksum = str(values["labels_sha256"])
+            pool: PoolRule = values.get("pool", "all")  # older files have no such key
         except (ValueError, KeyError, TypeError) as error:
             raise UserError(f"the saved split is damaged ({error}); start a new run.") from None
+        if pool not in get_args(PoolRule):
+            raise UserError(f"the saved split is damaged (unknown pool {pool!r}); start a new run.")
         if checksum != label_checksum(labels):
             raise UserError(
                 f"the training labels ({len(labels)} images) are not those this split was made for "
-                f"({values.get('train_images')} images): put the data back as it was, or start a new run."
+                f"({values.get('train_images')} images): restore the data, or start a new run."
             )
         for part in (labelled, validation):
             if part.ndim != 1 or ((part < 0) | (part >= len(labels))).any():
-                raise UserError("the saved split is damaged (it names images that do not exist); start a new run.")
-        return cls(labelled, _pool(len(labels), validation), validation, checksum)
+                raise UserError("the saved split is damaged (it refers to images that do not exist); start a new run.")
+        return cls(labelled, _pool(pool, len(labels), labelled, validation), validation, checksum, pool)
 
 
 def hidden_truth(labels: Tensor, split: Split) -> Tensor:
-    """What training images (N,) truly show, as far as it can judge pseudo-labels: (N,), -1 where it cannot.
+    """Return the true classes by which pseudo-labels are scored: (N,), -1 for images that are not scored.
 
-    Where some images have no label, those that do are the ones that are learned from, and say nothing of the others.
+    If some training images have no label, the labelled images are not scored: the model was trained on their labels, so
+    its accuracy on them says nothing about the others.
     """
     truth = labels.clone()
     if bool((labels < 0).any()):
@@ -80,97 +92,107 @@ def hidden_truth(labels: Tensor, split: Split) -> Tensor:
 
 
 def label_checksum(labels: Tensor) -> str:
+    """Return a SHA-256 checksum of the labels (N,)."""
     return hashlib.sha256(labels.numpy(force=True).astype("<i8").tobytes()).hexdigest()
 
 
 def make_split(labels: Tensor, config: DataConfig, seed: int, class_names: Sequence[str] | None = None) -> Split:
-    """Split training labels (N,), -1 = unknown, as ``config`` asks; ``class_names`` default to numbers."""
-    known = labels.numpy(force=True).astype(np.int64)
-    names = list(class_names or (str(k) for k in range(int(known.max(initial=-1)) + 1)))
-    members = _shuffled_members(known, len(names), seed)
+    """Split training images by their labels (N,), -1 = unlabelled; ``class_names`` default to numbers."""
+    class_ids = labels.numpy(force=True).astype(np.int64)
+    names = list(class_names or (str(k) for k in range(int(class_ids.max(initial=-1)) + 1)))
+    members = _shuffle_classes(class_ids, len(names), seed)
     available = np.array([len(m) for m in members], dtype=np.int64)
-    wanted = _label_counts(config, available, names, seed)
-    rule = _validation_rule(config, available - wanted)
-    held = _validation_counts(config, rule, wanted, available - wanted, len(known))
-    used = wanted - held if rule == "labelled" else wanted
-    # Labels come from the start of a class and spare validation images from its end: neither moves the other.
+    wanted = _count_labels(config, available, names, seed)
+    spare = available - wanted
+    rule = _validation_rule(config, spare)
+    held_out = _count_validation(config, rule, wanted, spare, len(class_ids))
+    # Labelled images come from the start of a class, and spare validation images from its end, so that the number of
+    # one does not change the choice of the other.
+    used = wanted - held_out if rule == "labelled" else wanted
     end = wanted if rule == "labelled" else available
-    labelled = _sorted([m[:u] for m, u in zip(members, used, strict=True)])
-    validation = _sorted([m[e - h : e] for m, h, e in zip(members, held, end, strict=True)])
-    return Split(labelled, _pool(len(known), validation), validation, label_checksum(labels))
+    labelled = _join([m[:u] for m, u in zip(members, used, strict=True)])
+    validation = _join([m[e - h : e] for m, h, e in zip(members, held_out, end, strict=True)])
+    pool = _pool(config.pool, len(class_ids), labelled, validation)
+    if len(pool) == 0:
+        raise UserError(
+            f"data.pool = {config.pool!r} leaves no image in the unlabelled pool: of {len(class_ids)} training images, "
+            f"{len(labelled)} are labelled and {len(validation)} held out for validation; use fewer labels, add images "
+            "without a label, or set data.pool to 'all'."
+        )
+    return Split(labelled, pool, validation, label_checksum(labels), config.pool)
 
 
-def _shuffled_members(known: Index, classes: int, seed: int) -> list[Index]:
-    """The images of each class in a seeded order."""
-    by_class = np.argsort(known, kind="stable")
-    start = np.searchsorted(known[by_class], np.arange(classes + 1))
+def _shuffle_classes(class_ids: Index, classes: int, seed: int) -> list[Index]:
+    """Return the positions of the images of each class, in a seeded order."""
+    by_class = np.argsort(class_ids, kind="stable")
+    start = np.searchsorted(class_ids[by_class], np.arange(classes + 1))
     members = [by_class[start[k] : start[k + 1]] for k in range(classes)]
-    return [numpy_generator(seed, "split", k).permutation(m) for k, m in enumerate(members)]
+    return [make_numpy_generator(seed, "split", k).permutation(m) for k, m in enumerate(members)]
 
 
-def _label_counts(config: DataConfig, available: Index, names: Sequence[str], seed: int) -> Index:
-    """How many labels of each class are wanted."""
+def _count_labels(config: DataConfig, available: Index, names: Sequence[str], seed: int) -> Index:
+    """Return how many labels of each class are wanted (K,), after checking that as many are available (K,)."""
     classes = len(names)
     if classes < 2:
         raise UserError(f"a classifier needs labels of at least two classes, not {classes}.")
     if config.labels_per_class is not None:
         wanted = np.full(classes, config.labels_per_class)
     elif config.labels is not None:
-        wanted = _spread(config.labels, classes, seed)
+        wanted = _spread_evenly(config.labels, classes, seed)
     else:
         wanted = available
     for name, want, have in zip(names, wanted, available, strict=True):
         if have == 0:
-            raise UserError(f"class {name!r} has no labelled image: label some, or leave it out by data.classes.")
+            raise UserError(f"class {name!r} has no labelled image: label some, or leave it out of data.classes.")
         if want > have:
-            raise UserError(
-                f"class {name!r} has {have} labelled images, but {want} are asked for: ask for fewer labels."
-            )
+            raise UserError(f"class {name!r} has {have} labelled images, but {want} are wanted: use fewer labels.")
     return wanted
 
 
-def _spread(total: int, classes: int, seed: int) -> Index:
+def _spread_evenly(total: int, classes: int, seed: int) -> Index:
+    """Return the number of labels per class (K,); random classes get one more if the total is not a multiple of K."""
     if total < classes:
-        raise UserError(f"{total} labels cannot cover {classes} classes: give at least {classes} labels.")
+        raise UserError(f"{total} labels cannot cover {classes} classes: use at least {classes} labels.")
     counts = np.full(classes, total // classes)
-    lucky = numpy_generator(seed, "split", "remainder").permutation(classes)[: total % classes]
-    counts[lucky] += 1
+    larger = make_numpy_generator(seed, "split", "remainder").permutation(classes)[: total % classes]
+    counts[larger] += 1
     return counts
 
 
 def _validation_rule(config: DataConfig, spare: Index) -> str:
+    """Return where validation images come from: "train", "labelled" or "none"."""
     if config.validation != "auto":
         return config.validation
     return "train" if spare.any() else "labelled"
 
 
-def _validation_counts(config: DataConfig, rule: str, wanted: Index, spare: Index, images: int) -> Index:
-    """How many images of each class are held out."""
+def _count_validation(config: DataConfig, rule: str, wanted: Index, spare: Index, images: int) -> Index:
+    """Return how many images of each class are held out for validation (K,)."""
     if rule == "none":
         return np.zeros_like(wanted)
     if rule == "train":
-        counts = _proportional(min(config.validation_size, images // 10), spare)
-    else:  # a class keeps at least one of its labels
-        counts = _proportional(min(config.validation_size, int(wanted.sum()) // 5), wanted - 1)
+        counts = _spread_proportionally(min(config.validation_size, images // 10), spare)
+    else:  # each class keeps at least one of its labels
+        counts = _spread_proportionally(min(config.validation_size, int(wanted.sum()) // 5), wanted - 1)
     if config.validation != "auto" and not counts.any():
-        raise UserError(_nothing_to_hold_out(rule, int(spare.sum()), int(wanted.sum())))
+        raise UserError(_no_validation_message(rule, int(spare.sum()), int(wanted.sum())))
     return counts
 
 
-def _nothing_to_hold_out(rule: str, spare: int, labels: int) -> str:
+def _no_validation_message(rule: str, spare: int, labels: int) -> str:
     if rule == "train":
-        reason = f"{spare} labelled images are not used as labels (at most a tenth of all images is held out)"
+        reason = f"{spare} labelled images are not used as labels, and at most a tenth of all images is held out"
     else:
-        reason = f"{labels} labels are too few (at most a fifth of them, and each class keeps one)"
-    return f"data.validation = {rule!r} leaves no validation image: {reason}; choose another rule, or 'none'."
+        reason = f"of {labels} labels at most a fifth is held out, and each class keeps one"
+    return f"data.validation = {rule!r} leaves no validation image: {reason}; choose another value, or 'none'."
 
 
-def _proportional(total: int, members: Index) -> Index:
-    """At most ``total`` spread over the classes in proportion to their members (largest remainders first)."""
+def _spread_proportionally(total: int, members: Index) -> Index:
+    """Spread at most ``total`` over classes in proportion to their ``members`` (K,), largest remainders first."""
     total = min(total, int(members.sum()))
     if total == 0:
         return np.zeros_like(members)
-    # In whole numbers, so that equal classes tie exactly.
+    # Integer arithmetic, so that classes of equal size have exactly equal remainders.
     counts: Index = total * members // members.sum()
     remainders = total * members % members.sum()
     order = np.argsort(-remainders, kind="stable")[: total - int(counts.sum())]
@@ -178,11 +200,15 @@ def _proportional(total: int, members: Index) -> Index:
     return counts
 
 
-def _pool(images: int, validation: Index) -> Index:
-    free = np.ones(images, dtype=bool)
-    free[validation] = False
-    return np.flatnonzero(free)
+def _pool(rule: PoolRule, images: int, labelled: Index, validation: Index) -> Index:
+    """Return the positions of the images in the unlabelled pool."""
+    in_pool = np.ones(images, dtype=bool)
+    in_pool[validation] = False
+    if rule == "unlabelled":
+        in_pool[labelled] = False
+    return np.flatnonzero(in_pool)
 
 
-def _sorted(parts: list[Index]) -> Index:
+def _join(parts: list[Index]) -> Index:
+    """Return the elements of all parts in one sorted array."""
     return np.sort(np.concatenate(parts).astype(np.int64))

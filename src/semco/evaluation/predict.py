@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from semco.data.datasets import Report
-from semco.data.decode import SUFFIXES, UNREADABLE, decode
-from semco.data.folder import scan
+from semco.data.datasets import ProgressCallback
+from semco.data.decode import IMAGE_SUFFIXES, DECODE_ERRORS, decode
+from semco.data.folder import find_images
 from semco.distributed.processes import Processes
 from semco.errors import UserError
 from semco.evaluation.model_file import ModelDescription, SavedModel, load_model
@@ -55,7 +55,7 @@ def predict_images(
     folder: Path,
     paths: Sequence[Path],
     head: Head | None = None,
-    report: Report | None = None,
+    report: ProgressCallback | None = None,
     device: str = "auto",
     classes: Sequence[str] | None = None,
 ) -> Predictions:
@@ -101,9 +101,9 @@ def expand(paths: Sequence[Path]) -> list[Path]:
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
-            images, _ = scan(path)
+            images, _ = find_images(path)
             if not images:
-                raise UserError(f"{path} holds no image ({', '.join(sorted(SUFFIXES))}).")
+                raise UserError(f"{path} holds no image ({', '.join(sorted(IMAGE_SUFFIXES))}).")
             found += images
         elif path.exists():
             found.append(path)
@@ -126,7 +126,7 @@ def _decode(file: Path, description: ModelDescription) -> Tensor | str:
     size = max(height, width)
     try:
         square = decode(file, size)  # (S, S, 3)
-    except UNREADABLE as error:
+    except DECODE_ERRORS as error:
         return str(error) or type(error).__name__
     top, left = (size - height) // 2, (size - width) // 2
     pixels = _as_channels(square[top : top + height, left : left + width], description.channels)

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from semco.data.normalise import normalise_images
 from semco.errors import UserError
 from semco.evaluation import metrics
 from semco.evaluation.predictions import Head
@@ -32,11 +33,9 @@ def image_batches(
     device: torch.device | str = "cpu",
 ) -> Iterator[Tensor]:
     """Images (N, C, H, W) uint8 as they are, normalised, in order, the last batch as short as it is."""
-    shift = torch.tensor(mean, device=device).view(1, -1, 1, 1)
-    scale = torch.tensor(std, device=device).view(1, -1, 1, 1)
+    moments = torch.tensor(mean, device=device), torch.tensor(std, device=device)
     for chunk in torch.split(images, batch_size):
-        unit = chunk.to(device).float() / 255
-        yield ((unit - shift) / scale).contiguous(memory_format=torch.channels_last)
+        yield normalise_images(chunk.to(device), *moments)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from semco.data.datasets import Dataset, Report
+from semco.data.datasets import Dataset, ProgressCallback
 from semco.data.sources import load
 from semco.distributed.processes import Processes
 from semco.errors import UserError
@@ -17,7 +17,7 @@ from semco.run.folder import RunFolder
 from semco.training.execution import choose_device
 
 
-def evaluate_run(run: Path, head: Head | None = None, report: Report | None = None, device: str = "auto") -> Evaluation:
+def evaluate_run(run: Path, head: Head | None = None, report: ProgressCallback | None = None, device: str = "auto") -> Evaluation:
     """Numbers of ``head`` (the run's own if None) on the test images."""
     folder = RunFolder.open(run)
     config = folder.config()

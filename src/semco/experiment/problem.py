@@ -15,7 +15,7 @@ from torch import Tensor
 
 from semco.config import Config
 from semco.data.datasets import Dataset
-from semco.data.sources import is_there, load
+from semco.data.sources import source_exists, load
 from semco.data.split import Split, make_split
 from semco.errors import UserError
 from semco.files import read_json, write_json, write_text
@@ -96,7 +96,7 @@ def _report_skipped(dataset: Dataset, observer: Observer) -> None:
 
 
 def _load(config: Config, run: RunFolder | None, observer: Observer) -> Dataset:
-    if run is not None and not is_there(config.data.source):
+    if run is not None and not source_exists(config.data.source):
         raise UserError(
             f"{run.path} was started with {config.data.source!r}, which does not exist: put it back, or write its new "
             f"place as data.source into {run.config_file}."

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from semco.config import Config
-from semco.data.batches import check_share
+from semco.data.batches import check_batch_size
 from semco.data.datasets import Dataset
 from semco.distributed.processes import Processes, broadcast_from_main, process_group, same_error_everywhere
 from semco.errors import UserError
@@ -40,7 +40,7 @@ def train(
             watcher.on_message("a process died: all processes restart from the last checkpoint")
             return _resume(path, processes, watcher)
         with same_error_everywhere(processes):
-            check_share(config.training.batch_size, processes.world_size)
+            check_batch_size(config.training.batch_size, processes.world_size)
             device = choose_device(config.training.device, processes)
             problem = prepare(config, None, watcher, dataset)
         with same_error_everywhere(processes):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semco.data.datasets import plain_name
+from semco.data.datasets import simplify_name
 from semco.evaluation.metrics import per_class_accuracy, per_class_precision
 from semco.report.charts import Chart
 from semco.report.figures import confusion_chart
@@ -73,7 +73,7 @@ def _members(labels: Mapping[str, Any], names: list[str]) -> list[Member]:
 def _member(name: str, term: str, route: str) -> Member:
     """Nothing is said of a name that stands for itself."""
     check = route.startswith(DOUBTFUL) or "shared" in route
-    if plain_name(term) == plain_name(name) and not check:
+    if simplify_name(term) == simplify_name(name) and not check:
         return Member(name, "", False)
     how = "" if route == "exact" else f" ({route})"
     return Member(name, f"→ {term.replace('_', ' ')}{how}", check)

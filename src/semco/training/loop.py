@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from semco.config import Config
-from semco.data.batches import Batches, Prefetch, generator
+from semco.data.batches import Batches, Prefetch
+from semco.data.randomness import make_generator
 from semco.distributed.collectives import AllProcesses
 from semco.distributed.processes import (
     Processes,
@@ -80,7 +81,7 @@ class Trainer:
         self._validate, self._pool, self._reuse_memory = validate, pool, reuse_memory
         self._processes = processes or Processes()
         self._device = group_ids.device
-        self._schedule = Schedule.of(config, batches.steps_a_pass)
+        self._schedule = Schedule.of(config, batches.steps_per_pass)
         self._divergence = DivergenceMonitor()
         precision = choose_precision(config.training.precision, self._device)
         self.state = TrainingState(
@@ -106,7 +107,7 @@ class Trainer:
 
     def _build_step(self, precision: torch.dtype | None) -> nn.Module:
         training, network = self.config.training, self.network
-        shape, views = self.batches.image_shape, self.batches.views_a_step
+        shape, views = self.batches.image_shape, self.batches.views_per_step
         compilation = choose_compilation(training, network, shape, views, self._device)
         self._compiles = compilation.is_wanted
         if compilation.is_wanted:
@@ -171,9 +172,9 @@ class Trainer:
         training, step = self.config.training, self.state.step
         key = (training.seed, step, 0 if is_shared else self._processes.rank)
         # So a layer that draws from the global generator (dropout) is a function of seed and step as well.
-        torch.manual_seed(generator(*key, 1).initial_seed())
+        torch.manual_seed(make_generator(*key, 1).initial_seed())
         peers = AllProcesses() if self._processes.are_several else NoPeers()
-        return Progress(step, training.total_steps, training.steps_per_epoch, generator(*key, 2), peers)
+        return Progress(step, training.total_steps, training.steps_per_epoch, make_generator(*key, 2), peers)
 
     def _refresh_if_due(self) -> None:
         is_overridden = type(self.method).refresh is not Method.refresh

@@ -1,1 +1,1 @@
-"""Weak and strong augmentation of whole batches: what is drawn, and two ways to paint it."""
+"""Weak and strong augmentation of whole batches: the random draws, and two implementations that render the views."""

@@ -1,6 +1,6 @@
-"""The random choices of views, drawn on the CPU so that every device makes the same views.
+"""Random draws for views, made on the CPU so that every device makes the same views.
 
-Shapes: M views, k operations a view.
+Shapes: M views, k operations per view.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from semco.config import AugmentConfig
 from semco.data.augment.operations import OPERATIONS
 
 LOW = torch.tensor([each.low for each in OPERATIONS], dtype=torch.float64)
-WIDTH = torch.tensor([each.high - each.low for each in OPERATIONS], dtype=torch.float64)
+RANGE = torch.tensor([each.high - each.low for each in OPERATIONS], dtype=torch.float64)
 
 
 @dataclass(frozen=True)
 class WeakDraws:
-    top: Tensor  # (M,) int64: row at which the crop starts, negative in the padding
-    left: Tensor  # (M,) int64
+    """Random crop and flip of each view."""
+
+    top: Tensor  # (M,) int64: first row of the crop, negative if it is in the padding
+    left: Tensor  # (M,) int64: first column of the crop
     flip: Tensor  # (M,) bool
 
     def __getitem__(self, views: slice) -> WeakDraws:
@@ -29,46 +31,56 @@ class WeakDraws:
 
 @dataclass(frozen=True)
 class StrongDraws:
+    """RandAugment operations and the place of Cutout of each view."""
+
     operation: Tensor  # (k, M) int64: index into OPERATIONS
-    magnitude: Tensor  # (k, M) float64: in the range of the operation
-    cut_y: Tensor  # (M,) int64: centre of the Cutout square
-    cut_x: Tensor  # (M,) int64
+    magnitude: Tensor  # (k, M) float64: within the range of the operation
+    cut_y: Tensor  # (M,) int64: row of the centre of Cutout
+    cut_x: Tensor  # (M,) int64: column of the centre of Cutout
 
     def __getitem__(self, views: slice) -> StrongDraws:
         return StrongDraws(self.operation[:, views], self.magnitude[:, views], self.cut_y[views], self.cut_x[views])
 
 
-def nothing(views: int) -> StrongDraws:
-    """Of views that draw no operation and are not cut."""
-    nowhere = torch.zeros(views, dtype=torch.int64)
-    return StrongDraws(nowhere.expand(0, views), torch.empty((0, views), dtype=torch.float64), nowhere, nowhere)
+def draw_nothing(views: int) -> StrongDraws:
+    """Return draws without operations, for weak views."""
+    zero = torch.zeros(views, dtype=torch.int64)
+    return StrongDraws(zero.expand(0, views), torch.empty((0, views), dtype=torch.float64), zero, zero)
 
 
 def draw_weak(config: AugmentConfig, views: int, size: tuple[int, int], generator: Generator) -> WeakDraws:
-    """Crop uniformly within the padding; flip one view in two."""
-    top, left = (_offset(config.pad, views, side, generator) for side in size)
+    """Draw crops uniformly within the padded image, and flip half of the views."""
+    top, left = (_draw_offsets(padding(config, side), views, generator) for side in size)
     flip = torch.randint(0, 2, (views,), generator=generator) == 1
     return WeakDraws(top, left, flip & config.flip)
 
 
-def _offset(pad: float, views: int, side: int, generator: Generator) -> Tensor:
-    margin = min(round(pad * side), side - 1)
+def padding(config: AugmentConfig, side: int) -> int:
+    """Return the pixels of padding on either end of a side.
+
+    Reflection without repeating the edge pixel gives at most ``side - 1``; larger paddings are cut to that.
+    """
+    pixels = round(config.pad * side) if config.pad_pixels is None else config.pad_pixels
+    return min(pixels, side - 1)
+
+
+def _draw_offsets(margin: int, views: int, generator: Generator) -> Tensor:
     return torch.randint(-margin, margin + 1, (views,), generator=generator)
 
 
 def draw_strong(config: AugmentConfig, views: int, size: tuple[int, int], generator: Generator) -> StrongDraws:
-    """Operations uniformly with replacement, magnitudes uniformly in their range, any pixel as Cutout's centre."""
+    """Draw operations (with replacement), magnitudes in their range and the centre of Cutout, all uniformly."""
     shape = (config.operations, views)
     operation = torch.randint(0, len(OPERATIONS), shape, generator=generator)
     level = torch.rand(shape, dtype=torch.float64, generator=generator)
     cut_y, cut_x = (torch.randint(0, side, (views,), generator=generator) for side in size)
-    return StrongDraws(operation, LOW[operation] + WIDTH[operation] * level, cut_y, cut_x)
+    return StrongDraws(operation, LOW[operation] + RANGE[operation] * level, cut_y, cut_x)
 
 
-def cut_bounds(draws: StrongDraws, part: float, size: tuple[int, int]) -> Tensor:
-    """Where Cutout begins and ends (M, 4): top, bottom, left, right.
+def cutout_bounds(draws: StrongDraws, part: float, size: tuple[int, int]) -> Tensor:
+    """Return the bounds of Cutout, (M, 4): top, bottom, left, right.
 
-    Rectangles of ``part`` of each side about the drawn centres, clipped at the image's edge.
+    The rectangles are ``part`` of each side long, centred on the drawn pixels, and clipped at the edge of the image.
     """
     bounds = []
     for centre, side in zip((draws.cut_y, draws.cut_x), size, strict=True):

@@ -1,9 +1,8 @@
-"""Geometric operations: where each pixel of a view comes from, and moving it.
+"""Geometric operations: crop, flip and affine transforms with nearest-neighbour sampling.
 
-Positions are whole pixels, so moving pixels by one operation after another loses nothing but what leaves the image, and
-gives Pillow's nearest-neighbour results to the pixel.
+Every pixel is read from one whole pixel, so the results equal those of Pillow exactly, also after several operations.
 
-Shapes: C channels, n views, H height, W width.
+Shapes: C channels, M views, n selected views, k operations per view, H height, W width.
 """
 
 from __future__ import annotations
@@ -20,38 +19,41 @@ from semco.data.augment.operations import OPERATIONS, Move
 
 FIXED = 16  # binary digits after the point in Pillow's nearest-neighbour affine transform
 Size = tuple[int, int]
-# The operations that move pixels: their codes as (5, 1, 1), and their names.
+# The affine operations: their positions in OPERATIONS as (5, 1, 1), and their names.
 MOVES = torch.tensor([[[code]] for code, each in enumerate(OPERATIONS) if isinstance(each, Move)])
 NAMES = [each.name for each in OPERATIONS if isinstance(each, Move)]
 
 
-def crop_flip(draws: WeakDraws, size: Size) -> tuple[Tensor, Tensor]:
-    """The row (M, H) and column (M, W) of its image that each row and column of a cropped and flipped view shows.
+def crop_and_flip(draws: WeakDraws, size: Size) -> tuple[Tensor, Tensor]:
+    """Return the rows (M, H) and columns (M, W) of its image that a cropped and flipped view consists of.
 
-    The padding mirrors the image without repeating its edge.
+    The padding reflects the image without repeating its edge.
     """
     height, width = size
     x, y = torch.arange(width), torch.arange(height)
     flipped = x + draws.flip[:, None] * (width - 1 - 2 * x)
-    return mirror(y + draws.top[:, None], height), mirror(flipped + draws.left[:, None], width)
+    return reflect(y + draws.top[:, None], height), reflect(flipped + draws.left[:, None], width)
 
 
-def mirror(position: Tensor, side: int) -> Tensor:
-    """Positions outside 0..side-1 reflected at the edge pixels; good for less than one side beyond either edge."""
+def reflect(position: Tensor, side: int) -> Tensor:
+    """Reflect positions outside 0..side-1 at the edge pixels; they may be at most ``side - 1`` beyond either edge."""
     return (side - 1) - ((side - 1) - position.abs()).abs()
 
 
-def matrices(draws: StrongDraws, size: Size) -> Tensor:
-    """Fixed-point affine coefficients (k, M, 6) of every place; made on the CPU, so that all devices round alike."""
+def affine_matrices(draws: StrongDraws, size: Size) -> Tensor:
+    """Return fixed-point affine coefficients (k, M, 6) of all operations.
+
+    They are computed on the CPU, so that rounding is the same for all devices.
+    """
     moves = draws.magnitude * (draws.operation == MOVES)
-    return fixed_point(affine(dict(zip(NAMES, moves, strict=True)), size))
+    return to_fixed_point(affine_coefficients(dict(zip(NAMES, moves, strict=True)), size))
 
 
-def affine(moves: dict[str, Tensor], size: Size) -> Tensor:
-    """Pillow's affine coefficients (..., 6) float64 of views that make at most one of the ``moves``, 0 for the others.
+def affine_coefficients(moves: dict[str, Tensor], size: Size) -> Tensor:
+    """Return Pillow's affine coefficients (..., 6) float64; at most one magnitude in ``moves`` is not 0.
 
-    Rotation is counter-clockwise in degrees about the centre, as ``Image.rotate``; shears are in pixels a pixel;
-    translations are parts of the side, in whole pixels.
+    Rotation is counter-clockwise in degrees about the centre, like ``Image.rotate``; shears are in pixels per pixel;
+    translations are fractions of the side, rounded to whole pixels.
     """
     height, width = size
     angle = moves["rotate"] * (-math.pi / 180)
@@ -61,21 +63,21 @@ def affine(moves: dict[str, Tensor], size: Size) -> Tensor:
     return torch.stack([cos, moves["shear_x"] + sin, c, moves["shear_y"] - sin, cos, f], dim=-1)
 
 
-def fixed_point(matrix: Tensor) -> Tensor:
-    """Pillow's fixed-point form (..., 6) int32 of affine coefficients (..., 6), from pixel centre to pixel centre."""
+def to_fixed_point(matrix: Tensor) -> Tensor:
+    """Convert affine coefficients (..., 6) to Pillow's fixed-point form (..., 6) int32, between pixel centres."""
     a, b, c, d, e, f = matrix.unbind(-1)
     centred = torch.stack([a, b, c + (a + b) * 0.5, d, e, f + (d + e) * 0.5], dim=-1)
     return (centred * (1 << FIXED) + 0.5).floor().int()
 
 
 def resample(pixels: Tensor, matrix: Tensor, fill: int) -> Tensor:
-    """``pixels`` (C, n, H, W) seen through the fixed-point affine ``matrix`` (n, 6); ``fill`` is what lies outside.
+    """Transform ``pixels`` (C, n, H, W) by a fixed-point affine ``matrix`` (n, 6); pixels from outside are ``fill``.
 
-    Output pixel (x, y) reads input pixel (a x + b y + c, d x + e y + f) in the arithmetic of Pillow, so that the chosen
-    pixel is the same one.
+    Output pixel (x, y) reads input pixel (a x + b y + c, d x + e y + f), in the same arithmetic as Pillow, so that it
+    reads the same pixel.
     """
     channels, n, height, width = pixels.shape
-    # One pixel of `fill` around the image makes the bounds check a clamp.
+    # With a frame of `fill` pixels around the image, clamping replaces the check of bounds.
     framed = F.pad(pixels, (1, 1, 1, 1), value=fill)
     start = torch.arange(0, n * framed.stride(1), framed.stride(1), dtype=torch.int32, device=pixels.device)
     column, row = _framed_coordinates(matrix, (height, width))
@@ -89,7 +91,7 @@ def resample(pixels: Tensor, matrix: Tensor, fill: int) -> Tensor:
 
 
 def _framed_coordinates(matrix: Tensor, size: Size) -> tuple[Tensor, Tensor]:
-    """The whole x and y (n, H, W) that output pixels read, counted from a frame of one pixel around the image."""
+    """Return the column and row (n, H, W) that each output pixel reads, in an image with a frame of one pixel."""
     y, x = (torch.arange(side, dtype=torch.int32, device=matrix.device) for side in size)
     by_x, by_y, offset = matrix.view(-1, 2, 3).permute(2, 1, 0).contiguous().unsqueeze(-1)  # (2, n, 1) each
     along_y = (by_y * y).add_(offset).add_(1 << FIXED).unsqueeze(-1)

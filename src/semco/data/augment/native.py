@@ -1,13 +1,15 @@
-"""Views on a CPU, in machine code: one after another, each finished while its pixels are in the cache.
+"""Views made on a CPU by compiled code: one after another, each finished while its pixels are in the cache.
 
-Calls on tensors go through all views for each thing that is done, and most of their time is memory. Here an operation
-is a plain loop over one image, compiled by numba when it is first needed (seconds, once an installation) and free of
-Python's lock, so that training goes on beside it. The views are those of `semco.data.augment.tensors`, bit for bit.
+Tensor operations process all views once per operation, and spend most of their time on memory access. Here an operation
+is a plain loop over one image. numba compiles it when it is first used, which takes seconds, once per installation; it
+runs without Python's global lock, so that training continues meanwhile. The views equal those of
+`semco.data.augment.tensors` bit for bit.
 
-NOTE: numba keeps machine code until the file it was made of changes. So the compiled functions use nothing from other
-files of this package: what is defined there comes in as an argument. Kept code is for one set of types: float32.
+NOTE: numba's cache is only renewed when the source file of a function changes. So the compiled functions use nothing
+from other files of this package: values that are defined there are passed as arguments. The compiled functions write
+float32.
 
-Shapes: N images, C channels (1 or 3), M views, k operations a view, H height, W width.
+Shapes: N images, C channels (1 or 3), M views, k operations per view, H height, W width.
 """
 
 from __future__ import annotations
@@ -24,8 +26,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from semco.data.augment.draws import StrongDraws, WeakDraws, cut_bounds
-from semco.data.augment.geometry import FIXED, matrices
+from semco.data.augment.draws import StrongDraws, WeakDraws, cutout_bounds
+from semco.data.augment.geometry import FIXED, affine_matrices
 from semco.data.augment.operations import GREY, OPERATIONS, Move
 
 Bytes = NDArray[np.uint8]
@@ -35,8 +37,8 @@ SOURCE = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:16]
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# Operations by number. The first change the table alone, those from AUTOCONTRAST on must see the pixels as they stand,
-# those from COLOR on change them; a move is told by its matrix.
+# Operations by number. Those before AUTOCONTRAST change only the table of values, those from AUTOCONTRAST on need the
+# current pixels, and those from COLOR on change the pixels. All affine operations are MOVE; their matrices differ.
 IDENTITY, BRIGHTNESS, POSTERIZE, SOLARIZE, AUTOCONTRAST, CONTRAST, EQUALIZE, COLOR, SHARPNESS, MOVE = range(10)
 NUMBER = {
     "identity": IDENTITY,
@@ -52,49 +54,51 @@ NUMBER = {
 KIND = torch.tensor([MOVE if isinstance(each, Move) else NUMBER[each.name] for each in OPERATIONS])
 
 
-def paint(images: Tensor, crops: WeakDraws, draws: StrongDraws, cutout: float, table: Tensor, out: Tensor) -> None:
-    """What `semco.data.augment.tensors.paint` says."""
+def render_views(
+    images: Tensor, crops: WeakDraws, draws: StrongDraws, cutout: float, table: Tensor, out: Tensor
+) -> None:
+    """Write views to ``out``, like `semco.data.augment.tensors.render_views`."""
     size = (images.shape[2], images.shape[3])
-    drawn = (KIND[draws.operation], draws.magnitude, matrices(draws, size), cut_bounds(draws, cutout, size))
-    given = (images, crops.top, crops.left, crops.flip, *drawn, table.float())
+    drawn = (KIND[draws.operation], draws.magnitude, affine_matrices(draws, size), cutout_bounds(draws, cutout, size))
+    inputs = (images, crops.top, crops.left, crops.flip, *drawn, table.float())
     floats = out if out.dtype == torch.float32 and out.is_contiguous() else torch.empty(out.shape)
-    _run(FIXED, GREY, *(each.contiguous().numpy() for each in given), floats.numpy())
+    _run_compiled(FIXED, GREY, *(each.contiguous().numpy() for each in inputs), floats.numpy())
     if floats is not out:
-        out.copy_(floats)  # exact: the table held floats of the type of ``out``
+        out.copy_(floats)  # exact: the values of the table fit the type of ``out``
 
 
-def _compiled(function: Callable[P, R]) -> Callable[P, R]:
+def _compile(function: Callable[P, R]) -> Callable[P, R]:
     return cast(Callable[P, R], numba.njit(function, nogil=True, error_model="numpy"))
 
 
-def kept(function: Callable[P, R]) -> Callable[P, R]:
-    """Compiled, and kept in a file for the next process; by a name of its own for each state of this source."""
+def compile_with_cache(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a function and cache the result on disk; the name contains a hash of this file, so it is never stale."""
     function.__qualname__ += f"_{SOURCE}"
     try:
         return cast(Callable[P, R], numba.njit(function, nogil=True, error_model="numpy", cache=True))
-    except RuntimeError:  # there is no folder to keep it in: each process makes its own
-        return _compiled(function)
+    except RuntimeError:  # numba found no folder for the cache: each process compiles the function
+        return _compile(function)
 
 
-def _run(*arguments: Any) -> None:
-    """`_paint`, also where what was kept of it is damaged, or cannot be written; the next process keeps it anew."""
+def _run_compiled(*arguments: Any) -> None:
+    """Run `_render_all`; if its cache is damaged or cannot be written, delete the cache and compile it again."""
     try:
-        _ways[0](*arguments)
-    except Exception:  # numba's, whichever; compiled code raises none, and what is wrong with it comes again below
-        if len(_ways) == 1:
+        _versions[0](*arguments)
+    except Exception:  # any error of numba; the compiled code raises none, and an error in it would occur again below
+        if len(_versions) == 1:
             raise
-        _forget(_ways.pop(0))
-        _run(*arguments)
+        _delete_cache(_versions.pop(0))
+        _run_compiled(*arguments)
 
 
-def _forget(way: Any) -> None:
-    folder = way.stats.cache_path
+def _delete_cache(version: Any) -> None:
+    folder = version.stats.cache_path
     with suppress(OSError):
         for file in Path(folder).glob(f"*{SOURCE}*") if folder else ():
             file.unlink()
 
 
-def _paint(
+def _render_all(
     digits: int,
     grey: int,
     images: Bytes,
@@ -108,10 +112,10 @@ def _paint(
     normalised: Floats,
     out: Floats,
 ) -> None:
-    """Views of all images in turn, again and again, into (M, H, W, C).
+    """Write views to ``out`` (M, H, W, C); view i shows image i modulo N.
 
-    ``kind`` and ``magnitude`` (k, M) and ``matrix`` (k, M, 6) are what a view drew, ``cut`` (M, 4) what is cut out of
-    it, and ``normalised`` (C, 256) what each value becomes.
+    ``kind`` and ``magnitude`` (k, M) and ``matrix`` (k, M, 6) describe the operations of a view, ``cut`` (M, 4) its
+    Cutout, and ``normalised`` (C, 256) is the normalised float of each value.
     """
     pixels = np.empty(images.shape[1:], np.uint8)
     other = np.empty_like(pixels)
@@ -120,7 +124,7 @@ def _paint(
     for view in range(len(out)):
         _crop(images[view % len(images)], top[view], left[view], flip[view], pixels)
         _reset(table)
-        pending = False  # the table changes something
+        pending = False  # whether the table differs from the identity
         for place in range(len(kind)):
             drawn, amount = kind[place, view], magnitude[place, view]
             if pending and drawn >= AUTOCONTRAST:
@@ -133,13 +137,13 @@ def _paint(
             elif drawn != IDENTITY:
                 _change_table(drawn, amount, pixels, table)
                 pending = True
-        _render(pixels, table, normalised, last, out[view])
+        _write_view(pixels, table, normalised, last, out[view])
         _cut_out(cut[view], normalised[:, grey], out[view])
 
 
-@_compiled
+@_compile
 def _change_table(drawn: int, amount: float, pixels: Bytes, table: Bytes) -> None:
-    """What the values of ``pixels`` (C, H, W) will become, in ``table`` (C, 256)."""
+    """Apply an operation on values to ``table`` (C, 256); ``pixels`` (C, H, W) give the statistics of the image."""
     if drawn == BRIGHTNESS:
         _brightness(np.float32(amount), table)
     elif drawn == POSTERIZE:
@@ -154,11 +158,11 @@ def _change_table(drawn: int, amount: float, pixels: Bytes, table: Bytes) -> Non
         _equalize(pixels, table)
 
 
-@_compiled
+@_compile
 def _change_pixels(
     drawn: int, amount: float, matrix: NDArray[np.int32], digits: int, grey: int, pixels: Bytes, out: Bytes
 ) -> None:
-    """``pixels`` (C, H, W) into others of that shape."""
+    """Apply an operation on ``pixels`` (C, H, W) and write the result to ``out``, which has the same shape."""
     if drawn == COLOR:
         _color(np.float32(amount), pixels, out)
     elif drawn == SHARPNESS:
@@ -167,33 +171,33 @@ def _change_pixels(
         _move(matrix, digits, grey, pixels, out)
 
 
-@_compiled
-def _mirror(position: int, side: int) -> int:
-    """Good for less than one side beyond either edge: nothing checks what lies further away."""
+@_compile
+def _reflect(position: int, side: int) -> int:
+    """Reflect a position at the edge pixels; it must be at most ``side - 1`` beyond either edge (not checked)."""
     return (side - 1) - abs((side - 1) - abs(position))
 
 
-@_compiled
+@_compile
 def _crop(image: Bytes, top: int, left: int, flip: bool, out: Bytes) -> None:
     channels, height, width = image.shape
-    column = np.empty(width, np.uintp)  # numba would look whether a signed index is negative
+    column = np.empty(width, np.uintp)  # unsigned, so that numba does not check for negative indices
     for x in range(width):
-        column[x] = _mirror((width - 1 - x if flip else x) + left, width)
+        column[x] = _reflect((width - 1 - x if flip else x) + left, width)
     for channel in range(channels):
         for y in range(height):
-            source, row = image[channel, _mirror(y + top, height)], out[channel, y]
+            source, row = image[channel, _reflect(y + top, height)], out[channel, y]
             for x in range(width):
                 row[x] = source[column[x]]
 
 
-@_compiled
+@_compile
 def _reset(table: Bytes) -> None:
     for channel in range(len(table)):
         for value in range(256):
             table[channel, value] = value
 
 
-@_compiled
+@_compile
 def _look_up(pixels: Bytes, table: Bytes) -> None:
     for channel in range(len(pixels)):
         flat, values = pixels[channel].reshape(-1), table[channel]
@@ -201,9 +205,9 @@ def _look_up(pixels: Bytes, table: Bytes) -> None:
             flat[each] = values[flat[each]]
 
 
-@_compiled
-def _render(pixels: Bytes, table: Bytes, normalised: Floats, last: Floats, out: Floats) -> None:
-    """``pixels`` (C, H, W) through both tables (C, 256), which become one, into (H, W, C)."""
+@_compile
+def _write_view(pixels: Bytes, table: Bytes, normalised: Floats, last: Floats, out: Floats) -> None:
+    """Write ``pixels`` (C, H, W), mapped through both tables (C, 256), to ``out`` (H, W, C)."""
     channels, height, width = pixels.shape
     for channel in range(channels):
         for value in range(256):
@@ -219,7 +223,7 @@ def _render(pixels: Bytes, table: Bytes, normalised: Floats, last: Floats, out: 
                 out[y, x, 2] = last[2, pixels[2, y, x]]
 
 
-@_compiled
+@_compile
 def _cut_out(bounds: Ints, fill: Floats, out: Floats) -> None:
     top, bottom, left, right = bounds[0], bounds[1], bounds[2], bounds[3]
     for y in range(top, bottom):
@@ -228,9 +232,9 @@ def _cut_out(bounds: Ints, fill: Floats, out: Floats) -> None:
                 out[y, x, channel] = fill[channel]
 
 
-@_compiled
+@_compile
 def _move(matrix: NDArray[np.int32], digits: int, fill: int, pixels: Bytes, out: Bytes) -> None:
-    """Pillow's nearest neighbours, by the fixed-point coefficients ``matrix`` (6,)."""
+    """Transform by fixed-point affine coefficients ``matrix`` (6,), with the same nearest neighbours as Pillow."""
     channels, height, width = pixels.shape
     flat = pixels.reshape(channels, -1)
     a, b, c, d, e, f = matrix[0], matrix[1], matrix[2], matrix[3], matrix[4], matrix[5]
@@ -246,26 +250,26 @@ def _move(matrix: NDArray[np.int32], digits: int, fill: int, pixels: Bytes, out:
                 new[x] = old[source[x]] if inside[x] else fill
 
 
-@_compiled
+@_compile
 def _blend(start: np.float32, end: np.float32, factor: np.float32) -> np.uint8:
-    """Between ``start`` (factor 0) and ``end`` (factor 1), in Pillow's 32-bit arithmetic."""
+    """Interpolate from ``start`` (factor 0) to ``end`` (factor 1), in Pillow's 32-bit arithmetic."""
     return np.uint8((end - start) * factor + start)
 
 
-@_compiled
+@_compile
 def _grey(red: np.uint8, green: np.uint8, blue: np.uint8) -> np.int32:
     total = np.int32(red) * 19595 + np.int32(green) * 38470 + np.int32(blue) * 7471
     return np.int32((total + (1 << 15)) >> 16)
 
 
-@_compiled
+@_compile
 def _brightness(factor: np.float32, table: Bytes) -> None:
     for channel in range(len(table)):
         for value in range(256):
             table[channel, value] = _blend(np.float32(0), np.float32(table[channel, value]), factor)
 
 
-@_compiled
+@_compile
 def _posterize(bits: float, table: Bytes) -> None:
     dropped = 8 - min(int(bits), 8)
     for channel in range(len(table)):
@@ -273,7 +277,7 @@ def _posterize(bits: float, table: Bytes) -> None:
             table[channel, value] = (table[channel, value] >> dropped) << dropped
 
 
-@_compiled
+@_compile
 def _solarize(part: float, table: Bytes) -> None:
     for channel in range(len(table)):
         for value in range(256):
@@ -281,7 +285,7 @@ def _solarize(part: float, table: Bytes) -> None:
                 table[channel, value] = 255 - table[channel, value]
 
 
-@_compiled
+@_compile
 def _autocontrast(pixels: Bytes, table: Bytes) -> None:
     for channel in range(len(table)):
         flat = pixels[channel].reshape(-1)
@@ -295,7 +299,7 @@ def _autocontrast(pixels: Bytes, table: Bytes) -> None:
                 table[channel, value] = np.uint8(min(max(value * scale - offset, 0.0), 255.0))
 
 
-@_compiled
+@_compile
 def _contrast(factor: np.float32, pixels: Bytes, table: Bytes) -> None:
     channels, height, width = pixels.shape
     total = np.int64(0)
@@ -312,7 +316,7 @@ def _contrast(factor: np.float32, pixels: Bytes, table: Bytes) -> None:
             table[channel, value] = _blend(mean, np.float32(value), factor)
 
 
-@_compiled
+@_compile
 def _equalize(pixels: Bytes, table: Bytes) -> None:
     count = np.empty(256, np.int64)
     for channel in range(len(table)):
@@ -332,7 +336,7 @@ def _equalize(pixels: Bytes, table: Bytes) -> None:
                 below += count[value]
 
 
-@_compiled
+@_compile
 def _color(factor: np.float32, pixels: Bytes, out: Bytes) -> None:
     channels, height, width = pixels.shape
     for y in range(height):
@@ -345,9 +349,9 @@ def _color(factor: np.float32, pixels: Bytes, out: Bytes) -> None:
                     out[channel, y, x] = _blend(grey, np.float32(pixels[channel, y, x]), factor)
 
 
-@_compiled
+@_compile
 def _sharpness(factor: np.float32, pixels: Bytes, out: Bytes) -> None:
-    """The filter (1 1 1; 1 5 1; 1 1 1) / 13, rounded; edge pixels stay as they are."""
+    """Blend with the filter (1 1 1; 1 5 1; 1 1 1) / 13, rounded; pixels at the edge are not changed."""
     channels, height, width = pixels.shape
     three = np.empty(width, np.int32)
     for channel in range(channels):
@@ -366,4 +370,5 @@ def _sharpness(factor: np.float32, pixels: Bytes, out: Bytes) -> None:
                 new[x] = _blend(smooth, np.float32(row[x]), factor)
 
 
-_ways: list[Callable[..., None]] = [kept(_paint), _compiled(_paint)]  # of running `_paint`, until one works
+# Versions of `_render_all` to try in turn: the cached one first.
+_versions: list[Callable[..., None]] = [compile_with_cache(_render_all), _compile(_render_all)]
