@@ -76,7 +76,7 @@ def _slow(head: str, data: Path) -> list[int]:
             out = model.network(((torch.tensor(image) / 255 - 0.4) / 0.3)[None, None])
         assert out.embedding is not None
         q = out.embedding[0] / out.embedding[0].norm()
-        one_hot, semantic = out.logits[0].softmax(0), (5.0 * model.embeddings @ q).softmax(0)
+        one_hot, semantic = out.logits[0].softmax(0), (5.0 * model.label_vectors @ q).softmax(0)
         found.append(int({"one_hot": one_hot, "semantic": semantic, "average": one_hot + semantic}[head].argmax()))
     return found
 

@@ -150,4 +150,4 @@ def test_other_classes_are_seen_from_where_the_head_was_taught(files: Path, tmp_
     if targets == "centred":
         expected -= seen.mean(axis=0)
         expected /= np.linalg.norm(expected, axis=1, keepdims=True)
-    np.testing.assert_allclose(model.embeddings.numpy(), expected, atol=1e-5)
+    np.testing.assert_allclose(model.label_vectors.numpy(), expected, atol=1e-5)

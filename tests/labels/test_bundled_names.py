@@ -7,7 +7,7 @@ import pytest
 from semco.config import LabelsConfig
 from semco.data.class_names import CIFAR10, CIFAR100, FASHION
 from semco.errors import UserError
-from semco.labels import group, label_source
+from semco.labels import group_classes, label_source
 from semco.labels.lookup import Lookup
 from semco.labels.store import bundled_store
 
@@ -17,7 +17,7 @@ def test_every_class_of_a_known_data_set_has_a_term_of_its_own(names: tuple[str,
     found = label_source(LabelsConfig()).vectors(names)
     assert len(set(found.terms)) == len(names)
     assert not any("shared" in route for route in found.routes)
-    assert group(found).notes == ()
+    assert group_classes(found).notes == ()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from semco.errors import UserError
 from semco.labels.embeddings import LabelEmbeddings
-from semco.labels.groups import group, group_ids
+from semco.labels.groups import find_group_ids, group_classes
 
 
 def embeddings(matrix: np.ndarray, eps: float = 0.2) -> LabelEmbeddings:
@@ -23,38 +23,38 @@ def at_degrees(*angles: float) -> np.ndarray:
 
 def test_neighbours_by_hand() -> None:
     """1 - cos 30° = 0.134, 1 - cos 40° = 0.234: at 0.2 neighbours 30° apart are grouped and those 40° apart are not."""
-    groups = group(embeddings(at_degrees(0, 200, 30, 60, 100)))
+    groups = group_classes(embeddings(at_degrees(0, 200, 30, 60, 100)))
     assert groups.eps == 0.2
-    assert groups.labels.tolist() == [0, 1, 0, 0, 2]
+    assert groups.group_ids.tolist() == [0, 1, 0, 0, 2]
     assert groups.members == (("c00", "c02", "c03"), ("c01",), ("c04",))
     assert (groups.count, groups.largest) == (3, 3)
 
 
 def test_eps_is_the_given_one_or_the_default_of_the_source() -> None:
     found = embeddings(at_degrees(0, 30, 180), eps=0.1)
-    assert group(found).count == 3
-    assert group(found, "auto").eps == 0.1
-    assert group(found, 0.2).count == 2
+    assert group_classes(found).count == 3
+    assert group_classes(found, "auto").eps == 0.1
+    assert group_classes(found, 0.2).count == 2
 
 
 def test_eps_zero_makes_every_class_its_own_group() -> None:
-    assert group(embeddings(at_degrees(10, 10, 50)), 0).labels.tolist() == [0, 1, 2]
+    assert group_classes(embeddings(at_degrees(10, 10, 50)), 0).group_ids.tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize("eps", [-0.1, 2.5, float("nan")])
 def test_eps_must_be_a_cosine_distance(eps: float) -> None:
     with pytest.raises(UserError, match="between 0"):
-        group(embeddings(at_degrees(0, 90)), eps)
+        group_classes(embeddings(at_degrees(0, 90)), eps)
 
 
 def test_a_group_of_most_classes_gets_a_note() -> None:
-    groups = group(embeddings(np.eye(6)), 1.5)
+    groups = group_classes(embeddings(np.eye(6)), 1.5)
     assert groups.count == 1
     assert "puts all 6 classes into one group" in groups.notes[0]
-    most = group(embeddings(at_degrees(0, 1, 2, 3, 90, 180)), 0.2)
+    most = group_classes(embeddings(at_degrees(0, 1, 2, 3, 90, 180)), 0.2)
     assert "puts 4 of the 6 classes into one group" in most.notes[0]
-    assert group(embeddings(at_degrees(0, 1, 90, 180)), 0.2).notes == ()
-    assert group(embeddings(at_degrees(0, 1, 90)), 0.2).notes == ()  # two look-alikes of three classes
+    assert group_classes(embeddings(at_degrees(0, 1, 90, 180)), 0.2).notes == ()
+    assert group_classes(embeddings(at_degrees(0, 1, 90)), 0.2).notes == ()  # two look-alikes of three classes
 
 
 def connected(matrix: np.ndarray, eps: float) -> list[set[int]]:
@@ -75,11 +75,11 @@ def connected(matrix: np.ndarray, eps: float) -> list[set[int]]:
 def test_groups_equal_the_slow_version_in_any_order(seed: int, size: int, eps: float) -> None:
     rng = np.random.default_rng(seed)
     found = embeddings(rng.normal(size=(size, 5)))
-    ids = group_ids(found.names, found.matrix, eps)
+    ids = find_group_ids(found.names, found.matrix, eps)
     slow = connected(found.matrix.astype(np.float64), eps)
     assert [{int(k) for k in np.flatnonzero(ids == q)} for q in range(ids.max() + 1)] == slow
 
     order = rng.permutation(size)
-    shuffled = group_ids([found.names[i] for i in order], found.matrix[order], eps)
+    shuffled = find_group_ids([found.names[i] for i in order], found.matrix[order], eps)
     together = ids[:, None] == ids[None, :]
     assert np.array_equal(together[np.ix_(order, order)], shuffled[:, None] == shuffled[None, :])

@@ -8,7 +8,7 @@ from PIL import Image
 
 from semco.errors import UserError
 from semco.labels.embeddings import LabelEmbeddings
-from semco.labels.groups import group
+from semco.labels.groups import group_classes
 from semco.labels.plot import draw, plot
 
 
@@ -25,7 +25,7 @@ RANDOM = np.random.default_rng(0).normal(size=(100, 20))
 def test_plots(size: int, tmp_path: Path) -> None:
     found = embeddings(RANDOM[:size])
     path = tmp_path / "p.png"
-    plot(found, group(found, 0.4), path)
+    plot(found, group_classes(found, 0.4), path)
     with Image.open(path) as image:
         pixels = np.asarray(image.convert("RGB"))
     assert pixels.shape[0] > 500
@@ -35,7 +35,7 @@ def test_plots(size: int, tmp_path: Path) -> None:
 
 def test_all_names_are_drawn_without_overlap() -> None:
     found = embeddings(RANDOM)
-    figure = draw(found, group(found, 0.4))
+    figure = draw(found, group_classes(found, 0.4))
     tree, matrix, chart, _ = figure.axes
     assert sorted(tick.get_text() for tick in tree.get_yticklabels()) == sorted(found.names)
     assert [t.get_text() for t in tree.get_yticklabels()] == [t.get_text() for t in matrix.get_xticklabels()]
@@ -47,21 +47,21 @@ def test_all_names_are_drawn_without_overlap() -> None:
 @pytest.mark.parametrize("eps", [0.0, 2.0])
 def test_plots_without_groups_and_with_one_group(eps: float, tmp_path: Path) -> None:
     found = embeddings(RANDOM[:8])
-    plot(found, group(found, eps), tmp_path / "p.svg")
+    plot(found, group_classes(found, eps), tmp_path / "p.svg")
     assert "</svg>" in (tmp_path / "p.svg").read_text()
 
 
 def test_odd_names_and_equal_vectors(tmp_path: Path) -> None:
     names = ("$x$", "🐶", "a" * 1000, "日本", "<b>&", "100%")
     found = embeddings(np.ones((6, 4)), names)
-    plot(found, group(found), tmp_path / "p.pdf")
+    plot(found, group_classes(found), tmp_path / "p.pdf")
     assert (tmp_path / "p.pdf").stat().st_size > 1000
 
 
 def test_plots_that_cannot_be_drawn(tmp_path: Path) -> None:
     found = embeddings(RANDOM[:3])
     with pytest.raises(UserError, match=r"must end in .png"):
-        plot(found, group(found), tmp_path / "p.jpeg2")
+        plot(found, group_classes(found), tmp_path / "p.jpeg2")
     one = embeddings(RANDOM[:1])
     with pytest.raises(UserError, match="at least two"):
-        plot(one, group(one), tmp_path / "p.png")
+        plot(one, group_classes(one), tmp_path / "p.png")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from semco.labels.embeddings import LabelEmbeddings
-from semco.labels.groups import group
+from semco.labels.groups import group_classes
 from semco.labels.tune import distances, eps_for_share, merge_heights, round_steps, suggested_eps, tune
 
 
@@ -36,8 +36,8 @@ def test_heights_are_where_groups_merge() -> None:
     heights = merge_heights(found.matrix)
     np.testing.assert_allclose(heights, [height(10), height(30), height(60)], atol=1e-6)
     for i, merge in enumerate(heights):
-        assert group(found, merge - 1e-4).count == 4 - i
-        assert group(found, merge + 1e-4).count == 3 - i
+        assert group_classes(found, merge - 1e-4).count == 4 - i
+        assert group_classes(found, merge + 1e-4).count == 3 - i
 
 
 def test_settings_list_the_new_groups() -> None:
@@ -79,7 +79,7 @@ def test_the_suggested_eps_lies_in_a_planted_gap() -> None:
     partners = bases[:20] + 0.2 * rng.uniform(0.7, 1.5, size=(20, 1)) * bases[20:40]
     found = embeddings(np.concatenate([bases[:20], partners, bases[40:]]))
     suggested = suggested_eps(found.matrix)
-    assert group(found, suggested).count == len(found.names) - 20
+    assert group_classes(found, suggested).count == len(found.names) - 20
     assert 0.05 < suggested < 0.95
 
 
@@ -88,7 +88,7 @@ def test_the_suggested_eps_gives_no_large_group() -> None:
         rng = np.random.default_rng(seed)
         size = int(rng.integers(2, 60))
         found = embeddings(rng.normal(size=(size, 6)))
-        assert group(found, suggested_eps(found.matrix)).largest <= max(3, 0.1 * size)
+        assert group_classes(found, suggested_eps(found.matrix)).largest <= max(3, 0.1 * size)
 
 
 def test_small_cases() -> None:
@@ -103,6 +103,6 @@ def test_eps_for_a_share_of_the_pairs() -> None:
     pairs = distances(found.matrix)[np.triu_indices(100, 1)]
     assert (pairs <= eps).sum() == 9  # the paper's nine of 4,950
     few = embeddings(RANDOM[:10])
-    assert group(few, eps_for_share(few.matrix)).count == 10
+    assert group_classes(few, eps_for_share(few.matrix)).count == 10
     assert eps_for_share(found.matrix[:1]) == 0.0
     assert eps_for_share(few.matrix, 1.0) < 2

@@ -137,8 +137,8 @@ def _count_labels(config: DataConfig, available: Index, names: Sequence[str], se
         raise UserError(f"a classifier needs labels of at least two classes, not {classes}.")
     if config.labels_per_class is not None:
         wanted = np.full(classes, config.labels_per_class)
-    elif config.labels is not None:
-        wanted = _spread_evenly(config.labels, classes, seed)
+    elif config.num_labels is not None:
+        wanted = _spread_evenly(config.num_labels, classes, seed)
     else:
         wanted = available
     for name, want, have in zip(names, wanted, available, strict=True):

@@ -55,18 +55,18 @@ class SavedModel:
 
     description: ModelDescription
     network: Network
-    embeddings: Tensor  # (K, d): M
+    label_vectors: Tensor  # (K, d): M
 
     def scorer(self, head: Head | None = None) -> Scorer:
         """How its outputs become probabilities, by ``head`` or by the model's default head."""
-        return Scorer(head or self.description.head, self.embeddings, self.description.scale)
+        return Scorer(head or self.description.head, self.label_vectors, self.description.scale)
 
 
 def save_model(folder: Path, model: SavedModel) -> None:
     """Write the folder so that a kill at any instant leaves either a whole model or none."""
     (folder / DESCRIPTION).unlink(missing_ok=True)
     _save_tensors(folder / WEIGHTS, model.network.state_dict())
-    _save_tensors(folder / LABELS, {"embeddings": model.embeddings})
+    _save_tensors(folder / LABELS, {"embeddings": model.label_vectors})
     write_json(folder / DESCRIPTION, model.description.model_dump(mode="json"))
 
 

@@ -28,7 +28,7 @@ class Scorer:
     """How outputs become probabilities: which head, and what the semantic head is compared with."""
 
     head: Head = "one_hot"
-    embeddings: Tensor | None = None  # (K, d), L2-normalised rows: M of the paper
+    label_vectors: Tensor | None = None  # (K, d), L2-normalised rows: M of the paper
     scale: float | None = None  # s in softmax(s * cos(q, M))
 
     def __call__(self, outputs: Outputs) -> Tensor:
@@ -41,9 +41,9 @@ class Scorer:
         return (outputs.logits.float().softmax(dim=1) + semantic) / 2
 
     def _semantic(self, outputs: Outputs) -> Tensor:
-        if outputs.embedding is None or self.embeddings is None or self.scale is None:
+        if outputs.embedding is None or self.label_vectors is None or self.scale is None:
             raise UserError(f"head {self.head!r} needs a semantic head, which this model lacks; use head 'one_hot'.")
-        matrix = self.embeddings.to(outputs.embedding.device)
+        matrix = self.label_vectors.to(outputs.embedding.device)
         return class_probabilities(outputs.embedding.float(), matrix, self.scale)
 
 

@@ -40,4 +40,4 @@ def with_classes(model: SavedModel, run: Path, names: Sequence[str]) -> SavedMod
     matrix = found.matrix
     if config.method.centres_label_vectors:  # with the mean that was subtracted in training
         matrix = centred(matrix, source.vectors(model.description.class_names).matrix.mean(axis=0))
-    return SavedModel(description, model.network, torch.from_numpy(matrix).to(model.embeddings))
+    return SavedModel(description, model.network, torch.from_numpy(matrix).to(model.label_vectors))

@@ -21,7 +21,7 @@ from semco.errors import UserError
 from semco.files import read_json, write_json, write_text
 from semco.labels import label_source
 from semco.labels.embeddings import LabelEmbeddings, centred
-from semco.labels.groups import Groups, group
+from semco.labels.groups import Groups, group_classes
 from semco.methods.base import Method
 from semco.models import feature_size
 from semco.run.folder import RunFolder
@@ -46,7 +46,7 @@ class Problem:
         return Task(
             class_names=self.dataset.class_names,
             label_vectors=self.label_vectors,
-            group_ids=torch.from_numpy(self.groups.labels),
+            group_ids=torch.from_numpy(self.groups.group_ids),
             labelled_counts=torch.bincount(known, minlength=self.dataset.num_classes),
             pool_size=len(self.split.unlabelled),
             num_features=self.num_features,
@@ -111,7 +111,7 @@ def _check_unchanged(problem: Problem, run: RunFolder) -> None:
         raise UserError(
             f"the training images are not those that {run.path} was started with: restore the data, or start a new run."
         )
-    same_groups = labels.get("groups") in (None, problem.groups.labels.tolist())
+    same_groups = labels.get("groups") in (None, problem.groups.group_ids.tolist())
     saved, now = labels.get("vectors"), fingerprints(problem.label_vectors)
     if not same_groups or (saved is not None and not np.allclose(saved, now, atol=1e-3)):
         raise UserError(
@@ -145,10 +145,10 @@ def _label_prior(
             raise
         observer.on_message(f"no groups in the statistics: {error}")
         return None, _no_groups(names)
-    groups = group(embeddings, config.labels.eps)
+    groups = group_classes(embeddings, config.labels.eps)
     for note in (*embeddings.notes, *groups.notes):
         observer.on_message(note)
-    count = int(groups.labels.max()) + 1
+    count = int(groups.group_ids.max()) + 1
     if count < config.labels.min_groups:
         observer.on_message(f"{count} groups are fewer than labels.min_groups={config.labels.min_groups}: no grouping")
         groups = _no_groups(names)
@@ -181,7 +181,7 @@ def write_problem(run: RunFolder, problem: Problem, scale: float | None) -> None
             "routes": list(embeddings.routes) if embeddings else [],
             "source": embeddings.source if embeddings else "none",
             "eps": problem.groups.eps,
-            "groups": problem.groups.labels.tolist(),
+            "groups": problem.groups.group_ids.tolist(),
             "vectors": fingerprints(problem.label_vectors),
             "scale": scale,
         },

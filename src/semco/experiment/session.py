@@ -115,7 +115,7 @@ class Session:
             self._network(),
             self._method,
             self._batches(),
-            torch.from_numpy(self.problem.groups.labels).to(self.device),
+            torch.from_numpy(self.problem.groups.group_ids).to(self.device),
             self.run,
             validate=self._validate,
             pool=self._pool,
@@ -190,7 +190,7 @@ class Session:
             heads=self._method.heads,
             embedding_dim=self.problem.label_vectors.shape[1],
             scale=self._method.scale,
-            groups=tuple(groups.labels.tolist()),
+            groups=tuple(groups.group_ids.tolist()),
             eps=groups.eps,
             head=self.config.evaluation.head,
         )
@@ -204,7 +204,7 @@ class Session:
         truth = hidden_truth(dataset.train_labels, split)[torch.from_numpy(split.unlabelled)]
         paths = None if dataset.train_paths is None else [dataset.train_paths[i] for i in split.unlabelled]
         write_pool_labels(self.run.pseudo_labels_file, split.unlabelled, truth.numpy(), pseudo_labels, paths)
-        group_ids = torch.from_numpy(self.problem.groups.labels)
+        group_ids = torch.from_numpy(self.problem.groups.group_ids)
         return describe_pool(pseudo_labels, truth.to(index.device), group_ids.to(index.device))
 
     def _write_test(self, scores: NDArray[np.float32] | None) -> dict[str, Any]:
@@ -213,7 +213,7 @@ class Session:
         if scores is None or dataset.test_images is None or dataset.test_labels is None:
             return {}
         truth = dataset.test_labels.numpy()
-        group_ids, head = self.problem.groups.labels, self.config.evaluation.head
+        group_ids, head = self.problem.groups.group_ids, self.config.evaluation.head
         evaluation = evaluate_probabilities(scores, truth, dataset.class_names, group_ids, head)
         write_evaluation(self.run.path, evaluation, pick_samples(dataset.test_images, scores, truth))
         return evaluation.summary()

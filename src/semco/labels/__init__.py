@@ -7,9 +7,9 @@ from pathlib import Path
 from semco.config import LabelsConfig
 from semco.errors import UserError
 from semco.labels.embeddings import LabelEmbeddings, LabelSource
-from semco.labels.groups import Groups, group
+from semco.labels.groups import Groups, group_classes
 
-__all__ = ["Groups", "LabelEmbeddings", "LabelSource", "group", "label_source"]
+__all__ = ["Groups", "LabelEmbeddings", "LabelSource", "group_classes", "label_source"]
 
 
 def label_source(config: LabelsConfig) -> LabelSource:

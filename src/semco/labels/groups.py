@@ -24,7 +24,7 @@ class Groups:
     """The group of each class."""
 
     names: tuple[str, ...]
-    labels: NDArray[np.int64]  # (K,) group id of each class, 0..Q-1 in the order of first appearance
+    group_ids: NDArray[np.int64]  # (K,) group id of each class, 0..Q-1 in the order of first appearance
     eps: float
     notes: tuple[str, ...] = ()  # for the user: a group that is too large
 
@@ -32,29 +32,29 @@ class Groups:
     def members(self) -> tuple[tuple[str, ...], ...]:
         """The class names of each group."""
         lists: list[list[str]] = [[] for _ in range(self.count)]
-        for name, label in zip(self.names, self.labels.tolist(), strict=True):
-            lists[label].append(name)
+        for name, group_id in zip(self.names, self.group_ids.tolist(), strict=True):
+            lists[group_id].append(name)
         return tuple(map(tuple, lists))
 
     @property
     def count(self) -> int:
         """The number of groups Q."""
-        return int(self.labels.max()) + 1
+        return int(self.group_ids.max()) + 1
 
     @property
     def largest(self) -> int:
         """The number of classes in the largest group."""
-        return int(np.bincount(self.labels).max())
+        return int(np.bincount(self.group_ids).max())
 
 
-def group(embeddings: LabelEmbeddings, eps: float | Literal["auto"] = "auto") -> Groups:
+def group_classes(embeddings: LabelEmbeddings, eps: float | Literal["auto"] = "auto") -> Groups:
     """Return the groups at ``eps``: "auto" is the default of the label source, 0 makes every class its own group."""
     radius = embeddings.default_eps if eps == "auto" else float(eps)
-    groups = Groups(embeddings.names, group_ids(embeddings.names, embeddings.matrix, radius), radius)
+    groups = Groups(embeddings.names, find_group_ids(embeddings.names, embeddings.matrix, radius), radius)
     return replace(groups, notes=_notes(groups))
 
 
-def group_ids(names: Sequence[str], matrix: Matrix, eps: float) -> NDArray[np.int64]:
+def find_group_ids(names: Sequence[str], matrix: Matrix, eps: float) -> NDArray[np.int64]:
     """Return the group id of each class (K,).
 
     Rows are clustered in the alphabetical order of their names, so that any order of the classes gives the same groups.

@@ -108,7 +108,7 @@ def _plot_data(embeddings: LabelEmbeddings, groups: Groups) -> PlotData:
         merges = optimal_leaf_ordering(merges, squareform(cosine_distances, checks=False))
     names = tuple(name if len(name) <= 24 else f"{name[:23]}…" for name in embeddings.names)
     order = leaves_list(merges).tolist()
-    return PlotData(names, cosine_distances, merges, groups.labels, order, groups.eps)
+    return PlotData(names, cosine_distances, merges, groups.group_ids, order, groups.eps)
 
 
 def _add_margins(figure: Figure, tree: Axes, matrix: Axes, chart: Axes) -> None:

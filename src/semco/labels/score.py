@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from semco.errors import UserError
 from semco.labels.embeddings import LabelSource
-from semco.labels.groups import group
+from semco.labels.groups import group_classes
 
 Pair = frozenset[str]
 
@@ -83,7 +83,7 @@ def score(source: LabelSource, eps: float | Literal["auto"] = "auto", looks: Pat
     """
     similarity = None if looks is None else read_looks(looks)
     embeddings = source.vectors(NAMES)
-    groups = group(embeddings, eps)
+    groups = group_classes(embeddings, eps)
     members = tuple(names for names in groups.members if len(names) > 1)
     found, expected = pairs_of(members), pairs_of(PAPER_GROUPS)
     related = pairs_of(line.split() for line in SUPERCLASSES.values())

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semco.labels.embeddings import LabelEmbeddings, Matrix
-from semco.labels.groups import group
+from semco.labels.groups import group_classes
 
 # Pairs in the paper's groups of CIFAR-100 (table "class groups obtained by clustering the retrofitted embeddings").
 REFERENCE_SHARE = 9 / 4950
@@ -47,7 +47,7 @@ def tune(embeddings: LabelEmbeddings, eps: tuple[float, ...] | None = None) -> T
     """Return the groups at each ``eps``, by default at round values from 0 to the first that gives one group."""
     heights = merge_heights(embeddings.matrix)
     steps = eps if eps is not None else round_steps(heights)
-    members = [group(embeddings, value).members for value in steps]
+    members = [group_classes(embeddings, value).members for value in steps]
     before = [(), *members[:-1]]
     settings = tuple(_setting(*row) for row in zip(steps, members, before, strict=True))
     return Tuning(suggested_eps(embeddings.matrix), embeddings.default_eps, settings)

@@ -37,11 +37,11 @@ def groups(
     json: AsJson = False,
 ) -> None:
     """Show the groups of classes whose label vectors are close."""
-    from semco.labels import group
+    from semco.labels import group_classes
     from semco.labels.summary import groups_summary
 
     embeddings = embeddings_from_options(names, vectors, alias, attributes, matrix, encoder, prompt)
-    found = group(embeddings, "auto" if eps is None else eps)
+    found = group_classes(embeddings, "auto" if eps is None else eps)
     print_notes((*embeddings.notes, *found.notes))
     if json:
         print_json(groups_summary(embeddings, found))
@@ -61,11 +61,11 @@ def plot(
     prompt: Prompts = None,
 ) -> None:
     """Plot a dendrogram with the eps line, the matrix of cosines and a map of the classes."""
-    from semco.labels import group
+    from semco.labels import group_classes
     from semco.labels.plot import plot as write_plot
 
     embeddings = embeddings_from_options(names, vectors, alias, attributes, matrix, encoder, prompt)
-    found = group(embeddings, "auto" if eps is None else eps)
+    found = group_classes(embeddings, "auto" if eps is None else eps)
     write_plot(embeddings, found, out)
     print_notes((*embeddings.notes, *found.notes))
     print_line(f"{found.count} groups of {len(found.names)} classes at eps {found.eps:.3g}: {out}")
