@@ -56,9 +56,8 @@ class Problem:
         """Return the number of images of each kind, as text."""
         dataset, split = self.dataset, self.split
         test = 0 if dataset.test_images is None else len(dataset.test_images)
-        unlabelled = len(np.setdiff1d(split.unlabelled, split.labelled, assume_unique=True))
         return (
-            f"{dataset.num_classes} classes; {len(split.labelled):,} labelled images, {unlabelled:,} unlabelled, "
+            f"{dataset.num_classes} classes; {len(split.labelled):,} labelled images, {split.num_without_label:,} unlabelled, "
             f"{len(split.validation):,} for validation, {test:,} for testing"
         )
 
