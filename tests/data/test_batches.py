@@ -47,7 +47,7 @@ def same(one: tuple[Batch, Tensor], other: tuple[Batch, Tensor]) -> bool:
 
 def _tensors(batch: Batch, truth: Tensor) -> list[Tensor]:
     views = [*batch.labelled.weak, *batch.labelled.strong, *batch.unlabelled.weak, *batch.unlabelled.strong]
-    return [batch.labels, batch.labelled_index, batch.unlabelled_index, truth, *views]
+    return [batch.class_ids, batch.labelled_index, batch.unlabelled_index, truth, *views]
 
 
 class TestStream:
@@ -84,7 +84,7 @@ class TestBatch:
     def test_indices_labels_truth_and_images_agree(self) -> None:
         batch, truth = batches().batch(4)
         where, pool = SPLIT.labelled[batch.labelled_index], SPLIT.unlabelled[batch.unlabelled_index]
-        assert batch.labels.tolist() == LABELS[where].tolist()
+        assert batch.class_ids.tolist() == LABELS[where].tolist()
         # Some images have no label, so the labelled images are not used to score pseudo-labels.
         known = torch.from_numpy(~np.isin(pool, SPLIT.labelled))
         assert truth.tolist() == torch.where(known, LABELS[pool], -1).tolist()
@@ -98,7 +98,7 @@ class TestBatch:
         batch, truth = batches().batch(0)
         assert [len(batch.labelled.weak), len(batch.labelled.strong)] == [1, 1]
         assert [len(batch.unlabelled.weak), len(batch.unlabelled.strong)] == [2, 1]
-        assert batch.labels.shape == batch.labelled_index.shape == (12,)
+        assert batch.class_ids.shape == batch.labelled_index.shape == (12,)
         assert truth.shape == batch.unlabelled_index.shape == (24,)
 
     def test_each_unlabelled_image_occurs_once_per_pass(self) -> None:

@@ -60,11 +60,11 @@ class TinyPool:
     """The whole training set for `Method.refresh`: random features through the real heads."""
 
     network: Network
-    labels: Tensor
+    class_ids: Tensor
     unlabelled_count: int = POOL
 
     def labelled(self) -> Outputs:
-        return self._outputs(len(self.labels), seed=1)
+        return self._outputs(len(self.class_ids), seed=1)
 
     def unlabelled(self) -> Outputs:
         return self._outputs(self.unlabelled_count, seed=2)
@@ -113,8 +113,8 @@ def make_task(classes: int) -> Task:
     groups = torch.arange(classes) if classes == 2 else (torch.arange(classes) - 1).clamp(min=0)
     return Task(
         class_names=tuple(f"class {k}" for k in range(classes)),
-        embeddings=F.normalize(torch.randn(classes, DIM, generator=seeded(classes)), dim=-1),
-        groups=groups,
+        label_vectors=F.normalize(torch.randn(classes, DIM, generator=seeded(classes)), dim=-1),
+        group_ids=groups,
         labelled_counts=torch.full((classes,), 3),
         pool_size=POOL,
         num_features=64,  # of wrn-10-1
@@ -129,7 +129,7 @@ def make_batch(views: ViewCounts, classes: int, seed: int = 0, dtype: torch.dtyp
         return tuple(torch.randn(count, 3, SIDE, SIDE, generator=generator).to(dtype) for _ in range(views))
 
     return Batch(
-        labels=torch.randint(classes, (B,), generator=generator),
+        class_ids=torch.randint(classes, (B,), generator=generator),
         labelled=Views(weak=images(B, views.labelled_weak), strong=images(B, views.labelled_strong)),
         unlabelled=Views(weak=images(U, views.unlabelled_weak), strong=images(U, views.unlabelled_strong)),
         labelled_index=torch.randperm(3 * classes, generator=generator)[:B],
@@ -140,7 +140,7 @@ def make_batch(views: ViewCounts, classes: int, seed: int = 0, dtype: torch.dtyp
 def make_bench(name: str, classes: int = 7, **fields: object) -> Bench:
     task = make_task(classes)
     torch.manual_seed(1)
-    method = build_method(MethodConfig.known[name](**fields), task)  # type: ignore[arg-type]
+    method = build_method(Method.registry[name].Config(**fields), task)  # type: ignore[arg-type]
     torch.manual_seed(0)
     network = build_network(ModelConfig(backbone="wrn-10-1"), method.heads, classes, DIM, 3, SIDE)
     return Bench(method.train(), network.train(), task)

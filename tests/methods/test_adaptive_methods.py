@@ -1,4 +1,4 @@
-"""FlexMatch, FreeMatch and SoftMatch as methods of their own, and in both heads of SemCo."""
+"""FlexMatch, FreeMatch and SoftMatch as methods, and as thresholds of both heads of SemCo+."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import torch
 
 from semco.config import Config
 from semco.errors import UserError
-from semco.methods.fixmatch import FixMatch
-from semco.pseudo_labels import FlexMatchThreshold, FreeMatchThreshold, SoftMatchWeights
+from semco.methods.flexmatch import FlexMatchThreshold
+from semco.methods.freematch import FreeMatchThreshold
+from semco.methods.softmatch import SoftMatchWeights
 
 Make = Callable[..., "object"]
 POLICIES = {"flexmatch": FlexMatchThreshold, "freematch": FreeMatchThreshold, "softmatch": SoftMatchWeights}
@@ -18,15 +19,8 @@ every_policy = pytest.mark.parametrize("name", sorted(POLICIES))
 
 
 @every_policy
-def test_a_method_is_fixmatch_with_its_policy(name: str, bench: Make, batch: Make) -> None:
-    by_name, by_field = bench(name), bench("fixmatch", thresholds=name)
-    assert isinstance(by_name.method, FixMatch)
-    assert type(by_name.method.policy) is POLICIES[name]
-    for step in range(3):
-        example = batch(by_name.method.views, 7, seed=step)
-        one, other = by_name.step(example, step), by_field.step(example, step)
-        assert torch.equal(one.total, other.total)
-        assert torch.equal(one.pseudo_labels["one_hot"].mask, other.pseudo_labels["one_hot"].mask)
+def test_a_method_has_its_policy(name: str, bench: Make) -> None:
+    assert type(bench(name).method.policy) is POLICIES[name]
 
 
 def test_every_sample_counts_at_first(bench: Make, batch: Make) -> None:
@@ -39,8 +33,8 @@ def test_every_sample_counts_at_first(bench: Make, batch: Make) -> None:
 
 
 @every_policy
-def test_both_heads_of_semco_follow_their_policy(name: str, bench: Make, batch: Make) -> None:
-    b = bench("semco", thresholds=name)
+def test_both_heads_of_semco_plus_follow_their_policy(name: str, bench: Make, batch: Make) -> None:
+    b = bench("semco_plus", thresholds=name)
     heads = (b.method.one_hot_policy, b.method.semantic_policy)
     assert [type(policy) for policy in heads] == [POLICIES[name]] * 2
     before = [{k: v.clone() for k, v in policy.state_dict().items()} for policy in heads]
@@ -56,7 +50,7 @@ def test_both_heads_of_semco_follow_their_policy(name: str, bench: Make, batch: 
 
 def test_groups_are_what_the_semantic_policy_counts(bench: Make) -> None:
     """Seven classes, two of them in one group: six choices, the first of two classes."""
-    b = bench("semco", thresholds="flexmatch")
+    b = bench("semco_plus", thresholds="flexmatch")
     assert b.method.semantic_policy.sizes.tolist() == [2, 1, 1, 1, 1, 1]
     assert b.method.one_hot_policy.sizes.tolist() == [1] * 7
     assert b.method.semantic_policy.threshold == 0.9
@@ -66,7 +60,7 @@ def test_groups_are_what_the_semantic_policy_counts(bench: Make) -> None:
 def test_the_fairness_loss_has_its_weight(bench: Make, batch: Make) -> None:
     results = {}
     for weight in (0.0, 0.5):
-        b = bench("freematch", lambda_f=weight, threshold_warmup=False)  # all are retained
+        b = bench("freematch", lambda_f=weight, warmup=False)  # all are retained
         results[weight] = b.step(batch(b.method.views, 7))
     fairness = float(results[0.5].losses["fairness"].detach())
     assert fairness < 0
@@ -74,37 +68,44 @@ def test_the_fairness_loss_has_its_weight(bench: Make, batch: Make) -> None:
     assert difference == pytest.approx(0.5 * fairness, rel=1e-4)
 
 
-def test_pseudo_labels_weigh_less_on_demand(bench: Make, batch: Make) -> None:
+def test_pseudo_labels_can_be_weighted_by_confidence(bench: Make, batch: Make) -> None:
     """By the square of the mean confidence: half of it 1/7, from before the first step, half from the batch."""
     results = {}
-    for trust in ("full", "confidence"):
-        b = bench("freematch", trust=trust, threshold_warmup=False, threshold_decay=0.5)
+    for weight in ("one", "confidence"):
+        b = bench("freematch", weight=weight, warmup=False, decay=0.5)
         example = batch(b.method.views, 7)
-        results[trust] = b.step(example)
-    full, weighed = results["full"], results["confidence"]
+        results[weight] = b.step(example)
+    full, weighted = results["one"], results["confidence"]
     confidences = [max(row) for row in b.network(example.unlabelled.weak[0]).logits.softmax(dim=-1).tolist()]
-    weight = ((1 / 7 + sum(confidences) / len(confidences)) / 2) ** 2
+    factor = ((1 / 7 + sum(confidences) / len(confidences)) / 2) ** 2
     assert float(full.losses["unlabelled"].detach()) > 0
-    assert float(weighed.losses["unlabelled"].detach()) == pytest.approx(
-        weight * float(full.losses["unlabelled"].detach()), rel=1e-4
+    assert float(weighted.losses["unlabelled"].detach()) == pytest.approx(
+        factor * float(full.losses["unlabelled"].detach()), rel=1e-4
     )
-    assert torch.equal(weighed.losses["supervised"], full.losses["supervised"])
-    assert torch.equal(weighed.metrics["mask_one_hot"], full.metrics["mask_one_hot"])  # retained is told as it is
+    assert torch.equal(weighted.losses["supervised"], full.losses["supervised"])
+    assert torch.equal(weighted.metrics["mask_one_hot"], full.metrics["mask_one_hot"])  # the weight is not in it
 
 
 @pytest.mark.parametrize(
     ("method", "sentence"),
     [
-        ({"name": "semco", "scoring": "reference", "thresholds": "freematch"}, "use scoring 'paper'"),
-        ({"name": "semco", "scoring": "reference", "thresholds": "softmatch"}, "use scoring 'paper'"),
-        (
-            {"name": "fixmatch", "thresholds": "flex"},
-            "input should be 'fixed', 'flexmatch', 'freematch' or 'softmatch'",
-        ),
-        ({"name": "flexmatch", "thresholds": "fixed"}, "input should be 'flexmatch'"),
+        ({"name": "semco_plus", "thresholds": "flex"}, r"method.thresholds.rule = 'flex': input should be one of 'fixed', 'flexmatch'"),
+        ({"name": "semco_plus", "thresholds": {"rule": "freematch", "tau_e": 0.9}}, "unknown config key 'method.thres"),
+        ({"name": "semco_plus", "thresholds": {"tau_o": 0.9}}, r"Known keys of method.thresholds: decay, lambda_f, rule"),
+        ({"name": "semco_plus", "thresholds": {"rule": "fixed", "weight": "one"}}, "keys of method.thresholds: rule, t"),
+        ({"name": "freematch", "tau": 0.9}, "unknown config key 'method.tau'"),
+        ({"name": "fixmatch", "decay": 0.9}, "unknown config key 'method.decay'"),
+        ({"name": "flexmatch", "thresholds": "fixed"}, "belongs to an earlier version"),
     ],
 )
-def test_bad_fields(method: dict[str, object], sentence: str) -> None:
+def test_fields_of_another_rule_are_refused(method: dict[str, object], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         Config.parse({"method": method})
-    assert Config.parse({"method": {"name": "semco", "scoring": "reference", "thresholds": "flexmatch"}})
+
+
+def test_a_rule_can_be_given_by_its_name() -> None:
+    by_name, by_section = (
+        Config.parse({"method": {"name": "semco_plus", "thresholds": rule}}) for rule in ("softmatch", {"rule": "softmatch"})
+    )
+    assert by_name == by_section
+    assert Config.parse({"method": {"thresholds": {"decay": 0.5}}}).method.thresholds.rule == "freematch"  # type: ignore[attr-defined]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from said import Said, at, make_batch, make_task
+from scripted import ScriptedForward, at, make_batch, make_task
 
 from semco.config import Config
 from semco.errors import UserError
@@ -17,14 +17,14 @@ LABELLED, IMAGES = (torch.randn(n, 2, SIDE, SIDE, generator=GENERATOR, dtype=tor
 STUDENT, TEACHER = (torch.randn(2 * SIDE * SIDE, 3, generator=GENERATOR, dtype=torch.float64) / 10 for _ in range(2))
 
 
-def forward() -> Said:
-    return Said(lambda v: v.flatten(1) @ STUDENT, teacher=lambda v: v.flatten(1) @ TEACHER)
+def forward() -> ScriptedForward:
+    return ScriptedForward(lambda v: v.flatten(1) @ STUDENT, teacher=lambda v: v.flatten(1) @ TEACHER)
 
 
 def test_against_a_loop() -> None:
-    said = forward()
+    scripted = forward()
     config = CowMaskConfig(tau=0.75)
-    result = CowMask(config, make_task(3)).compute(make_batch([0, 1], LABELLED, [IMAGES]), said, at(0, seed=2))
+    result = CowMask(config, make_task(3)).compute(make_batch([0, 1], LABELLED, [IMAGES]), scripted, at(0, seed=2))
     masks = cow_masks(IMAGES, (2.0, 8.0), (0.2, 0.8), at(0, seed=2).generator)  # for 32 pixels: 4 and 16
     teacher = (IMAGES.flatten(1) @ TEACHER).softmax(-1)
     squares, confident = 0.0, 0
@@ -37,7 +37,7 @@ def test_against_a_loop() -> None:
                 if masks[i, 0, y, x] == 1:
                     mixed[:, y, x] = IMAGES[j, :, y, x]
                     area += 1
-        torch.testing.assert_close(said.seen["mixed"][i], mixed)
+        torch.testing.assert_close(scripted.seen["mixed"][i], mixed)
         part = area / SIDE**2
         target = (1 - part) * teacher[i] + part * teacher[j]
         squares += float(((mixed.flatten() @ STUDENT).softmax(-1) - target).square().sum())
@@ -46,8 +46,8 @@ def test_against_a_loop() -> None:
     assert float(result.losses["consistency"]) == pytest.approx(squares / U * confident / U)
     assert float(result.metrics["confident"]) == pytest.approx(confident / U)
     assert result.weights["consistency"] == 30.0
-    torch.testing.assert_close(result.pseudo_labels["one_hot"].labels, teacher.argmax(1))
-    assert result.pseudo_labels["one_hot"].mask.tolist() == (teacher.max(1).values > 0.75).double().tolist()
+    torch.testing.assert_close(result.pseudo_labels["one_hot"].class_ids, teacher.argmax(1))
+    assert result.pseudo_labels["one_hot"].weights.tolist() == (teacher.max(1).values > 0.75).double().tolist()
 
 
 def test_nobody_confident_is_supervised_training() -> None:

@@ -32,15 +32,15 @@ def test_losses_against_a_loop(loss: str, bench: Make, batch: Make) -> None:
     example = batch(b.method.views, 7)
     result = b.step(example)
     outputs, total = b.network(example.labelled.weak[0]), 0.0
-    M = b.task.embeddings
-    for q, y in zip(outputs.embedding.detach(), example.labels.tolist(), strict=True):
+    M = b.task.label_vectors
+    for q, y in zip(outputs.embedding.detach(), example.class_ids.tolist(), strict=True):
         if loss == "cosine":
             total += 1 - float(M[y] @ q / q.norm())
         else:
             terms = [0.3 - float(M[y] @ q) + float(M[j] @ q) for j in range(7) if j != y]
             total += sum(t for t in terms if t > 0) / max(1, sum(t > 0 for t in terms))
     assert float(result.losses["supervised_semantic"].detach()) == pytest.approx(total / 4, rel=1e-4)
-    one_hot = float(F.cross_entropy(outputs.logits, example.labels).detach())
+    one_hot = float(F.cross_entropy(outputs.logits, example.class_ids).detach())
     assert float(result.total.detach()) == pytest.approx(one_hot + 2 * total / 4, rel=1e-4)
 
 
@@ -73,5 +73,5 @@ def test_a_linear_head_finds_classes_it_never_saw(loss: str) -> None:
 def test_the_scale_is_solved_or_given(bench: Make) -> None:
     solved = bench("devise").method
     task = bench("devise").task
-    assert solved.scale == pytest.approx(solve_scale(task.embeddings, task.groups, 0.9, task.class_names))
+    assert solved.scale == pytest.approx(solve_scale(task.label_vectors, task.group_ids, 0.9, task.class_names))
     assert bench("devise", scale=7.5).method.scale == 7.5

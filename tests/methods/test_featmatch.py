@@ -118,8 +118,8 @@ def test_losses_by_hand(bench: Make, batch: Make) -> None:
     )
     target = (logits(weak.features) / 0.5).softmax(dim=-1)  # sharpening is a temperature
     expected = {
-        "supervised": F.cross_entropy(logits(labelled.features), example.labels),
-        "supervised_plain": F.cross_entropy(labelled.logits.detach(), example.labels),
+        "supervised": F.cross_entropy(logits(labelled.features), example.class_ids),
+        "supervised_plain": F.cross_entropy(labelled.logits.detach(), example.class_ids),
         "consistency": F.cross_entropy(logits(strong.features), target),
         "consistency_plain": F.cross_entropy(strong.logits.detach(), target),
     }

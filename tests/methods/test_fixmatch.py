@@ -24,7 +24,7 @@ def test_losses_against_a_loop(tau: float, bench: Make, batch: Make) -> None:
         b.network(view).logits.tolist()
         for view in (example.labelled.weak[0], example.unlabelled.strong[0], example.unlabelled.weak[0])
     )
-    supervised = [slow_cross_entropy(z, y) for z, y in zip(labelled, example.labels.tolist(), strict=True)]
+    supervised = [slow_cross_entropy(z, y) for z, y in zip(labelled, example.class_ids.tolist(), strict=True)]
     unlabelled = []
     for z_weak, z_strong in zip(weak, strong, strict=True):
         total = sum(math.exp(z) for z in z_weak)

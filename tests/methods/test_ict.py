@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from said import Said, at, make_batch, make_task
+from scripted import ScriptedForward, at, make_batch, make_task
 
 from semco.methods.ict import ICT, ICTConfig
 from semco.methods.mixing import beta_weights, permutation
@@ -19,7 +19,7 @@ TEACHER = torch.randn(4, 3, generator=GENERATOR, dtype=torch.float64)
 
 
 def test_against_a_loop() -> None:
-    forward = Said(lambda v: v @ STUDENT, teacher=lambda v: v @ TEACHER)
+    forward = ScriptedForward(lambda v: v @ STUDENT, teacher=lambda v: v @ TEACHER)
     result = ICT(ICTConfig(), make_task(3)).compute(make_batch([0, 1], LABELLED, [IMAGES]), forward, at(10, seed=7))
     draws = at(10, seed=7).generator
     weight = float(beta_weights(1, 1.0, IMAGES, draws))
@@ -34,11 +34,11 @@ def test_against_a_loop() -> None:
     expected = -(LABELLED @ STUDENT).log_softmax(1)[[0, 1], [0, 1]].mean()
     assert float(result.losses["supervised"]) == pytest.approx(float(expected))
     assert result.weights["consistency"] == pytest.approx(100 * math.exp(-5 * 0.6**2))
-    torch.testing.assert_close(result.pseudo_labels["one_hot"].labels, (IMAGES @ TEACHER).argmax(1))
+    torch.testing.assert_close(result.pseudo_labels["one_hot"].class_ids, (IMAGES @ TEACHER).argmax(1))
 
 
 def test_without_mixing_it_is_a_mean_teacher_of_one_view() -> None:
-    forward = Said(lambda v: v @ STUDENT, teacher=lambda v: v @ TEACHER)
+    forward = ScriptedForward(lambda v: v @ STUDENT, teacher=lambda v: v @ TEACHER)
     result = ICT(ICTConfig(alpha=0.0), make_task(3)).compute(make_batch([0, 1], LABELLED, [IMAGES]), forward, at(0))
     expected = ((IMAGES @ STUDENT).softmax(1) - (IMAGES @ TEACHER).softmax(1)).square().mean()
     assert float(result.losses["consistency"]) == pytest.approx(float(expected))
@@ -48,6 +48,6 @@ def test_a_teacher_that_is_linear_agrees_with_itself() -> None:
     """Probabilities that are affine in the image are consistent under any mixing."""
     images = torch.rand(8, 3, generator=GENERATOR, dtype=torch.float64)
     images /= images.sum(dim=1, keepdim=True)
-    forward = Said(lambda v: v.log())
+    forward = ScriptedForward(lambda v: v.log())
     result = ICT(ICTConfig(), make_task(3)).compute(make_batch([0, 1], LABELLED[:, :3].abs(), [images]), forward, at(0))
     assert float(result.losses["consistency"]) == pytest.approx(0.0, abs=1e-12)

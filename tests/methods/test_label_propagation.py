@@ -24,11 +24,11 @@ def at(step: int) -> Progress:
 class Blobs:
     """Seven tight clusters, two labelled images in each, forty unlabelled ones around them."""
 
-    labels: Tensor
+    class_ids: Tensor
     truth: Tensor
 
     def labelled(self) -> Outputs:
-        return self._around(self.labels, 1)
+        return self._around(self.class_ids, 1)
 
     def unlabelled(self) -> Outputs:
         return self._around(self.truth, 2)
@@ -39,7 +39,7 @@ class Blobs:
 
 
 def blobs() -> Blobs:
-    return Blobs(labels=torch.arange(14) % 7, truth=torch.arange(40) % 7)
+    return Blobs(class_ids=torch.arange(14) % 7, truth=torch.arange(40) % 7)
 
 
 def test_refresh_labels_the_pool(bench: Make) -> None:
@@ -59,7 +59,7 @@ def test_certainty_is_relative_to_the_most_certain(bench: Make) -> None:
     pool = blobs()
     method.refresh(pool, at(50))
     features = torch.cat([pool.labelled().features, pool.unlabelled().features])
-    seeds = F.pad(F.one_hot(pool.labels, 7).float(), (0, 0, 0, 40))
+    seeds = F.pad(F.one_hot(pool.class_ids, 7).float(), (0, 0, 0, 40))
     _, weights = certain_labels(diffuse(affinity_graph(features, 30, 0.1), seeds, 0.99, 20)[14:])
     assert float(weights.max()) < 0.9
     torch.testing.assert_close(method.certainty, weights / weights.max())
@@ -91,9 +91,9 @@ def test_losses_are_weighted_by_certainty_and_class(bench: Make, batch: Make) ->
         total += weight * float(-F.log_softmax(logits, dim=0)[label].detach())
     assert float(result.losses["unlabelled"].detach()) == pytest.approx(total / 12, rel=1e-4)
     supervised = sum(  # not weighted
-        float(-F.log_softmax(z, dim=0)[y].detach()) for z, y in zip(labelled, example.labels.tolist(), strict=True)
+        float(-F.log_softmax(z, dim=0)[y].detach()) for z, y in zip(labelled, example.class_ids.tolist(), strict=True)
     )
     assert float(result.losses["supervised"].detach()) == pytest.approx(supervised / 4, rel=1e-4)
     assert float(result.total.detach()) == pytest.approx(supervised / 4 + 0.5 * total / 12, rel=1e-4)
     pseudo = result.pseudo_labels["one_hot"]
-    assert torch.equal(pseudo.labels, b.method.propagated[example.unlabelled_index])
+    assert torch.equal(pseudo.class_ids, b.method.propagated[example.unlabelled_index])

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from said import Said, at, log_table, make_batch, make_task
+from scripted import ScriptedForward, at, log_table, make_batch, make_task
 
 from semco.methods.mixing import beta_weights, permutation
 from semco.methods.plcb import PLCB, PLCBConfig, class_divergence
@@ -21,16 +21,16 @@ def make(**fields: float) -> PLCB:
 def test_class_divergence_by_hand() -> None:
     """Mean predictions (.6, .4): .5 log(.5 / .6) + .5 log(.5 / .4); 0 when both classes are as frequent."""
     expected = 0.5 * math.log(5 / 6) + 0.5 * math.log(5 / 4)
-    assert float(class_divergence(log_table([[0.9, 0.1], [0.3, 0.7]]))) == pytest.approx(expected)
-    assert float(class_divergence(log_table([[0.9, 0.1], [0.1, 0.9]]))) == pytest.approx(0.0, abs=1e-12)
+    assert float(class_divergence(log_table([[0.9, 0.1], [0.3, 0.7]]), at(0))) == pytest.approx(expected)
+    assert float(class_divergence(log_table([[0.9, 0.1], [0.1, 0.9]]), at(0))) == pytest.approx(0.0, abs=1e-12)
 
 
 def test_without_mixing_by_hand() -> None:
     method = make(alpha=0.0)
     method.relabel(torch.tensor([1, 3]), torch.tensor([[0.8, 0.2], [0.4, 0.6]], dtype=torch.float64))
     now = log_table([[0.9, 0.1], [0.3, 0.7]])
-    result = method.compute(make_batch([0], LABELLED, [now], index=[3, 1]), Said(), at(50))
-    # Labels: (1, 0), then what was said of images 3 and 1; predictions (.5, .5), (.9, .1), (.3, .7).
+    result = method.compute(make_batch([0], LABELLED, [now], index=[3, 1]), ScriptedForward(), at(50))
+    # Labels: (1, 0), then the predictions on images 3 and 1; predictions (.5, .5), (.9, .1), (.3, .7).
     terms = [
         -math.log(0.5),
         -0.4 * math.log(0.9) - 0.6 * math.log(0.1),
@@ -43,15 +43,15 @@ def test_without_mixing_by_hand() -> None:
     entropies = [-p * math.log(p) - (1 - p) * math.log(1 - p) for p in (0.5, 0.9, 0.3)]
     assert float(result.losses["entropy"]) == pytest.approx(sum(entropies) / 3)
     assert float(result.total) == pytest.approx(sum(terms) / 3 + 0.8 * divergence + 0.4 * sum(entropies) / 3)
-    assert result.pseudo_labels["one_hot"].labels.tolist() == [1, 0]
+    assert result.pseudo_labels["one_hot"].class_ids.tolist() == [1, 0]
     assert result.pseudo_labels["one_hot"].confidence.tolist() == pytest.approx([0.6, 0.8])
-    # From the next visit on the labels are what was said now.
+    # From the next visit on the labels are the current predictions.
     torch.testing.assert_close(method.soft_labels[[3, 1]], now.exp())
 
 
-def test_a_first_visit_takes_what_is_said_now() -> None:
+def test_a_first_visit_takes_the_current_prediction() -> None:
     method = make(alpha=0.0)
-    result = method.compute(make_batch([0], LABELLED, [log_table([[0.9, 0.1]])], index=[2]), Said(), at(50))
+    result = method.compute(make_batch([0], LABELLED, [log_table([[0.9, 0.1]])], index=[2]), ScriptedForward(), at(50))
     expected = (-math.log(0.5) - 0.9 * math.log(0.9) - 0.1 * math.log(0.1)) / 2
     assert float(result.losses["mixup"]) == pytest.approx(expected)
 
@@ -60,7 +60,7 @@ def test_mixup_against_a_loop() -> None:
     generator = torch.Generator().manual_seed(0)
     weight = torch.randn(4, 2, generator=generator, dtype=torch.float64)
     x, u = (torch.randn(n, 4, generator=generator, dtype=torch.float64) for n in (2, 3))
-    result = make().compute(make_batch([1, 0], x, [u]), Said(lambda v: v @ weight), at(50, seed=3))
+    result = make().compute(make_batch([1, 0], x, [u]), ScriptedForward(lambda v: v @ weight), at(50, seed=3))
     draws = at(50, seed=3).generator
     share = float(beta_weights(1, 4.0, x, draws))
     partner = permutation(5, x.device, draws).tolist()
@@ -75,7 +75,7 @@ def test_mixup_against_a_loop() -> None:
 
 
 def test_warm_up_trains_labelled_images_alone_but_listens() -> None:
-    method, forward = make(alpha=0.0, warm_up=0.5), Said()
+    method, forward = make(alpha=0.0, warm_up=0.5), ScriptedForward()
     example = make_batch([0], LABELLED, [log_table([[0.9, 0.1], [0.2, 0.8]])], index=[0, 4])
     result = method.compute(example, forward, at(49))
     assert len(forward.seen["mixed"]) == 1

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from said import Said, at, make_batch, make_task, softmax
+from scripted import ScriptedForward, at, make_batch, make_task, softmax
 
 from semco.methods.mixing import mixmatch_mixup
 from semco.methods.remixmatch import ReMixMatch, ReMixMatchConfig, rotate_randomly
@@ -36,7 +36,7 @@ def test_against_a_slow_version(alpha: float) -> None:
     method = ReMixMatch(ReMixMatchConfig(alpha=alpha, strong_views=2, ramp_up_steps=20), task).double()
     assert (method.views.labelled_strong, method.views.unlabelled_strong) == (1, 2)
     x, weak, strong = images(2), images(3), [images(3), images(3)]
-    forward = Said(lambda v: v.flatten(1) @ CLASSES, rotation=lambda v: v.flatten(1) @ TURNS)
+    forward = ScriptedForward(lambda v: v.flatten(1) @ CLASSES, rotation=lambda v: v.flatten(1) @ TURNS)
     example = make_batch([2, 0], x, [weak], strong, labelled_strong=[x])
     result = method.compute(example, forward, at(10, seed=4))
 

@@ -41,7 +41,7 @@ def test_the_bank_moves_and_remembers(bench: Make, batch: Make) -> None:
     embeddings = b.method.project(b.network(example.labelled.weak[0]).features).detach()
     unit = F.normalize(embeddings, dim=-1)
     torch.testing.assert_close(b.method.bank[index], 0.4 * unit, rtol=1e-4, atol=1e-5)  # rows start at zero
-    assert b.method.bank_labels[index].tolist() == example.labels.tolist()
+    assert b.method.bank_labels[index].tolist() == example.class_ids.tolist()
     assert int((b.method.bank_labels >= 0).sum()) == 4
     other = batch(b.method.views, 7, seed=3)
     again = replace(example, labelled=other.labelled)
@@ -53,7 +53,7 @@ def test_the_bank_moves_and_remembers(bench: Make, batch: Make) -> None:
 def test_an_image_twice_in_a_step_counts_by_its_mean(bench: Make, batch: Make) -> None:
     b = bench("simmatch", bank_momentum=0.0)
     example = batch(b.method.views, 7)
-    twice = replace(example, labelled_index=torch.tensor([5, 5, 6, 7]), labels=torch.tensor([1, 1, 2, 3]))
+    twice = replace(example, labelled_index=torch.tensor([5, 5, 6, 7]), class_ids=torch.tensor([1, 1, 2, 3]))
     b.step(twice)
     unit = F.normalize(b.method.project(b.network(example.labelled.weak[0]).features).detach(), dim=-1)
     torch.testing.assert_close(b.method.bank[5], F.normalize(unit[0] + unit[1], dim=0), rtol=1e-4, atol=1e-5)
@@ -98,9 +98,9 @@ def test_instances_have_no_say_at_first(bench: Make, batch: Make) -> None:
     b = bench("simmatch", tau=0.0, warm_up=0.1)
     example = batch(b.method.views, 7)
     b.step(example)
-    said = b.method.alignment.align(b.network(example.unlabelled.weak[0]).logits.softmax(dim=-1))
+    aligned = b.method.alignment.align(b.network(example.unlabelled.weak[0]).logits.softmax(dim=-1))
     early, late = (b.copy().step(example, step) for step in (9, 10))
     assert (early.weights["instances"], late.weights["instances"]) == (0.0, 1.0)
     # The target is then what the head says, after alignment.
-    torch.testing.assert_close(early.pseudo_labels["one_hot"].confidence, said.amax(dim=-1).detach())
-    assert not torch.allclose(late.pseudo_labels["one_hot"].confidence, said.amax(dim=-1).detach())
+    torch.testing.assert_close(early.pseudo_labels["one_hot"].confidence, aligned.amax(dim=-1).detach())
+    assert not torch.allclose(late.pseudo_labels["one_hot"].confidence, aligned.amax(dim=-1).detach())

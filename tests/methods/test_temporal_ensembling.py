@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from said import Said, at, log_table, make_batch, make_task
+from scripted import ScriptedForward, at, log_table, make_batch, make_task
 
 from semco.methods.temporal_ensembling import TemporalEnsembling, TemporalEnsemblingConfig
 
@@ -43,26 +43,26 @@ def test_steps_by_hand() -> None:
     method = make()
     first = make_batch([0], LABELLED, [log_table([[0.9, 0.1], [0.3, 0.7]])], index=[4, 2])
     second = make_batch([0], LABELLED, [log_table([[0.5, 0.5], [0.6, 0.4]])], index=[2, 0])
-    result = method.compute(first, Said(), at(0))
-    assert float(result.losses["consistency"]) == 0.0  # nobody has said anything of these images yet
-    assert result.pseudo_labels["one_hot"].mask.tolist() == [0, 0]
-    result = method.compute(second, Said(), at(50))
-    # Image 2 said .3 before and .5 now; image 0 is new; the mean is over both.
+    result = method.compute(first, ScriptedForward(), at(0))
+    assert float(result.losses["consistency"]) == 0.0  # there is no earlier prediction on these images
+    assert result.pseudo_labels["one_hot"].weights.tolist() == [0, 0]
+    result = method.compute(second, ScriptedForward(), at(50))
+    # The prediction on image 2 was .3 and is .5 now; image 0 is new; the mean is over both.
     assert float(result.losses["consistency"]) == pytest.approx(0.2**2 / 2)
     assert float(result.losses["supervised"]) == pytest.approx(math.log(2))
     assert result.weights["consistency"] == pytest.approx(30)
-    assert result.pseudo_labels["one_hot"].labels[0].item() == 1
-    assert result.pseudo_labels["one_hot"].mask.tolist() == [1, 0]
+    assert result.pseudo_labels["one_hot"].class_ids[0].item() == 1
+    assert result.pseudo_labels["one_hot"].weights.tolist() == [1, 0]
     assert float(result.metrics["known"]) == 0.5
 
 
 def test_no_gradient_into_the_past() -> None:
     method, index = make(), [1]
     logits = log_table([[0.9, 0.1]]).requires_grad_()
-    method.compute(make_batch([0], LABELLED, [logits], index=index), Said(), at(0))
+    method.compute(make_batch([0], LABELLED, [logits], index=index), ScriptedForward(), at(0))
     assert not method.ensemble.requires_grad
     later = log_table([[0.4, 0.6]]).requires_grad_()
-    method.compute(make_batch([0], LABELLED, [later], index=index), Said(), at(1)).total.backward()
+    method.compute(make_batch([0], LABELLED, [later], index=index), ScriptedForward(), at(1)).total.backward()
     assert logits.grad is None
     assert later.grad is not None
 

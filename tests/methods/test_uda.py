@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from scripted import at
 
 from semco.methods.uda import annealed_cross_entropy, signal_limit
 
@@ -35,13 +36,13 @@ def test_annealing_schedules(schedule: str, fraction: float, alpha: float) -> No
 def test_known_images_are_left_out() -> None:
     # p(y) = .9, .5, .2; a limit of .5 keeps the last two: (log 2 + log 5) / 2.
     logits = torch.tensor([[0.9, 0.1], [0.5, 0.5], [0.8, 0.2]]).log().requires_grad_()
-    loss, kept = annealed_cross_entropy(logits, torch.tensor([0, 1, 1]), 0.5)
+    loss, kept = annealed_cross_entropy(logits, torch.tensor([0, 1, 1]), 0.5, at(0))
     assert kept.tolist() == [0.0, 1.0, 1.0]
     assert float(loss.detach()) == pytest.approx((math.log(2) + math.log(5)) / 2, rel=1e-5)
     loss.backward()
     assert logits.grad is not None
     assert logits.grad[0].tolist() == [0.0, 0.0]
-    nothing, kept = annealed_cross_entropy(logits, torch.tensor([0, 0, 0]), 0.1)
+    nothing, kept = annealed_cross_entropy(logits, torch.tensor([0, 0, 0]), 0.1, at(0))
     assert float(nothing.detach()) == 0
     assert kept.tolist() == [0.0, 0.0, 0.0]
 
@@ -73,7 +74,7 @@ def test_annealing_follows_the_run(bench: Make, batch: Make) -> None:
     b = bench("uda")
     example = batch(b.method.views, 7)
     logits = b.network(example.labelled.weak[0]).logits
-    correct = logits.softmax(dim=-1)[torch.arange(4), example.labels]
+    correct = logits.softmax(dim=-1)[torch.arange(4), example.class_ids]
     kept = b.step(example, step=0).metrics["mask_labelled"]
     assert float(kept) == float((correct <= 1 / 7).float().mean()) < 1
     assert float(b.step(example, step=99).metrics["mask_labelled"]) == 1

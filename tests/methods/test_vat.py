@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from said import Said, at, make_batch, make_task
+from scripted import ScriptedForward, at, make_batch, make_task
 from torch import Tensor
 
 from semco.losses import kl_divergence
@@ -68,7 +68,7 @@ def test_it_beats_random_directions() -> None:
 def test_losses_by_hand() -> None:
     # Images of 8 values, not 3,072: the perturbation is shorter, here 0.5.
     config = VATConfig(epsilon=0.5 * math.sqrt(384), xi=0.1, iterations=2, lambda_u=0.7, lambda_entropy=0.3)
-    forward = Said(predict)
+    forward = ScriptedForward(predict)
     labelled = IMAGES[:1] + 1
     result = VAT(config, make_task(4)).compute(make_batch([2], labelled, [IMAGES]), forward, at(3, seed=5))
     start = torch.randn(SHAPE, generator=at(3, seed=5).generator).double()
@@ -89,7 +89,7 @@ def test_losses_by_hand() -> None:
 def test_the_clean_prediction_is_a_constant() -> None:
     """The gradient of the smoothness with respect to the weights is that with p held fixed."""
     weight = WEIGHT.clone().requires_grad_()
-    forward = Said(lambda v: v.flatten(1) @ weight)
+    forward = ScriptedForward(lambda v: v.flatten(1) @ weight)
     method = VAT(VATConfig(epsilon=0.5), make_task(4))
     method.compute(make_batch([2], IMAGES[:1], [IMAGES]), forward, at(0)).losses["smoothness"].backward()
     perturbed = forward.seen["perturbed"].flatten(1)

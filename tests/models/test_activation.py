@@ -1,4 +1,4 @@
-"""Activations that are made again in the backward pass instead of being kept."""
+"""Activations that are recomputed in the backward pass instead of stored."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from semco.config import ModelConfig
 from semco.models import build_network
-from semco.models.activation import after_activation, made_again, recompute_activations
+from semco.models.activation import after_activation, recompute_activations, recomputed
 from semco.models.normalisation import WarmBatchNorm2d
 
 
@@ -67,7 +67,7 @@ def test_a_map_is_made_once_for_all_who_ask_in_each_backward_pass() -> None:
         made.append(1)
         return x.detach() * 2
 
-    with made_again(double, make):
+    with recomputed(double, make):
         result = double.square() + double.exp() * double
     for times in (1, 2):
         x.grad = None

@@ -10,6 +10,7 @@ from semco.config import ModelConfig
 from semco.errors import UserError
 from semco.models import HEADS, Network, build_network
 from semco.models.network import build_backbone
+from semco.models.normalisation import Norm
 from semco.models.resnet import ResidualBlock, ResNet
 from semco.models.wide_resnet import WideResNet
 
@@ -164,7 +165,7 @@ def test_auto_stem_decides_by_size(size: int, large: bool) -> None:
 def test_wide_resnet_against_a_slow_version() -> None:
     """One block a stage without norm, written out by hand from the description."""
     torch.manual_seed(0)
-    network = WideResNet(10, 2, 3, "none").double()
+    network = WideResNet(10, 2, 3, Norm("none")).double()
     x = torch.randn(2, 3, 8, 8, dtype=torch.float64)
 
     def leaky(t: Tensor) -> Tensor:
@@ -183,7 +184,7 @@ def test_wide_resnet_against_a_slow_version() -> None:
 
 def test_bottleneck_against_a_slow_version() -> None:
     torch.manual_seed(0)
-    block = ResidualBlock((6, 2, 2, 8), kernels=(1, 3, 1), strided=1, stride=2, norm="none").double()
+    block = ResidualBlock((6, 2, 2, 8), kernels=(1, 3, 1), strided=1, stride=2, norm=Norm("none")).double()
     x = torch.randn(2, 6, 5, 5, dtype=torch.float64)
     conv = nn.functional.conv2d
     w = dict(block.named_parameters())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from semco.models.normalisation import WarmBatchNorm2d, norm_layer
+from semco.models.normalisation import Norm, WarmBatchNorm2d, norm_layer
 
 
 def images(seed: int = 0) -> torch.Tensor:
@@ -66,4 +66,13 @@ def test_state_is_interchangeable_with_torchs() -> None:
 
 
 def test_none_is_nothing() -> None:
-    assert isinstance(norm_layer("none", 4, 0.1), nn.Identity)
+    assert isinstance(norm_layer(Norm("none"), 4, 0.1), nn.Identity)
+
+
+def test_without_warmup_it_is_torchs_batch_norm() -> None:
+    ours, torchs = norm_layer(Norm(warmup=False), 4, 0.001), nn.BatchNorm2d(4, momentum=0.001)
+    for seed in range(3):
+        assert torch.equal(ours(images(seed)), torchs(images(seed)))
+    torch.testing.assert_close(ours.running_mean, torchs.running_mean)
+    torch.testing.assert_close(ours.running_var, torchs.running_var)
+    assert float(ours.running_mean[0]) < 0.02  # three updates of momentum 0.001 towards a mean of 3

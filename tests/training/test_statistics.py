@@ -85,8 +85,8 @@ def test_the_term_that_breaks_first_is_named() -> None:
 def test_the_surest_are_judged_apart_from_thresholds() -> None:
     """Five images count, not those of class 2 and of no known class; of the surest two one is right."""
     said = PseudoLabels(
-        labels=torch.tensor([0, 1, 0, 1, 1, 2, 1]),
-        mask=torch.zeros(7),
+        class_ids=torch.tensor([0, 1, 0, 1, 1, 2, 1]),
+        weights=torch.zeros(7),
         confidence=torch.tensor([0.3, 0.9, 0.5, 0.8, 0.1, 0.99, 0.95]),
     )
     truth, counts = torch.tensor([0, 1, 1, 0, 1, 2, -1]), torch.tensor([True, True, False])

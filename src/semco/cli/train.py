@@ -41,10 +41,10 @@ def train(
 
 def train_here(config: str, out: Path | None, as_json: bool) -> None:
     """Train in this process, alone or as one of several."""
-    from semco.config import Config, read_yaml
+    from semco.config import Config
     from semco.experiment import train as run_training
 
-    chosen = Config.parse(read_yaml(config))
+    chosen = Config.from_yaml(config)
     title = f"{chosen.method.name} on {Path(chosen.data.source).name}"
     with show_how_to_resume(), Display(status_console(), title) as display:
         display.on_message(method_line(chosen.method.name))

@@ -1,7 +1,7 @@
 """The configuration of a run: its fields, and the layers that it is put together from."""
 
-from semco.config.fields import changed_fields, flat_fields
-from semco.config.layers import Layer, configure, layers_of, merge, read_yaml, resolve
+from semco.config.fields import changed_fields, flat_fields, read_yaml
+from semco.config.layers import Layer, configure, layers_of, merge, resolve
 from semco.config.schema import (
     DATASETS,
     AugmentConfig,

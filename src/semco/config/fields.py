@@ -1,9 +1,13 @@
-"""Nested configuration values as a flat table of dotted names, and how two of them differ."""
+"""Configuration values before validation: read from YAML, as a flat table of dotted names, and how two differ."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+
+import yaml
+
+from semco.errors import UserError
 
 
 def flat_fields(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -24,3 +28,16 @@ def changed_fields(
     one, other = flat_fields(old), flat_fields(new)
     names = [name for name in {**one, **other} if name not in ignored]
     return {name: (one.get(name), other.get(name)) for name in names if one.get(name) != other.get(name)}
+
+
+def read_yaml(text: str, where: str = "the configuration") -> dict[str, Any]:
+    """Return a YAML mapping of sections as plain values."""
+    try:
+        values = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise UserError(f"{where} is not valid YAML: {' '.join(str(error).split())}.") from None
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise UserError(f"{where} must be a mapping of sections, not {type(values).__name__}.")
+    return {section: content for section, content in values.items() if content is not None}

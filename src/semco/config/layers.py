@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from semco.config.fields import changed_fields, flat_fields
+from semco.config.fields import changed_fields, flat_fields, read_yaml
 from semco.config.recipes import Values, expand_recipes
 from semco.config.schema import DATASETS, DEFAULT_METHOD, Config, method_name
 from semco.errors import UserError
@@ -143,19 +143,6 @@ def parse_setting(text: str) -> Values:
     for part in reversed(key.strip().split(".")):
         nested = {part: nested}
     return dict(nested)
-
-
-def read_yaml(text: str, where: str = "the configuration") -> Values:
-    """Return a YAML mapping of sections as plain values."""
-    try:
-        values = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise UserError(f"{where} is not valid YAML: {' '.join(str(error).split())}.") from None
-    if values is None:
-        return {}
-    if not isinstance(values, dict):
-        raise UserError(f"{where} must be a mapping of sections, not {type(values).__name__}.")
-    return {section: content for section, content in values.items() if content is not None}
 
 
 def _read_file(file: Path) -> Values:

@@ -32,10 +32,15 @@ RECIPES = {
 }
 
 
-def retired_field(dotted: str, value: object = None) -> str | None:
-    """Return the sentence for a field, or a value of a field, of an earlier version; None for any other."""
+def retired_value(dotted: str, value: object) -> str | None:
+    """Return the sentence for a value that a field had in an earlier version; None for any other."""
     if dotted == "labels.targets" and value == "centred":
         return "labels.targets = 'centred' is now method.vectors = 'centred' of semco_plus and devise, their default."
+    return None
+
+
+def retired_field(dotted: str) -> str | None:
+    """Return the sentence for a field of an earlier version; None for any other."""
     if dotted in FIELDS or dotted in OLD_SEMCO:
         instead = f"; use {FIELDS[dotted]}" if dotted in FIELDS else ""
         renamed = f" ({SEMCO_RENAMED})" if dotted in OLD_SEMCO else ""

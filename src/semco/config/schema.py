@@ -23,8 +23,10 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 
-from semco.config.retired import retired_field
+from semco.config.fields import read_yaml
+from semco.config.retired import retired_field, retired_value
 from semco.errors import UserError, nearest, unknown
 
 Unit = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -271,6 +273,10 @@ class Config(Section):
     def to_yaml(self) -> str:
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
 
+    @classmethod
+    def from_yaml(cls, text: str) -> Config:
+        return cls.parse(read_yaml(text))
+
 
 def _first_error(error: ValidationError, values: Mapping[str, Any]) -> str:
     """Describe the first problem of a validation in one sentence."""
@@ -287,8 +293,11 @@ def _first_error(error: ValidationError, values: Mapping[str, Any]) -> str:
     context = first.get("ctx", {}).get("error")
     if isinstance(context, UserError):
         return str(context)
-    if (sentence := retired_field(dotted, first["input"])) is not None:
+    if (sentence := retired_value(dotted, first["input"])) is not None:
         return sentence
+    if first["type"] == "union_tag_invalid":
+        known = ", ".join(map(repr, THRESHOLD_RULES))
+        return f"config {dotted}.rule = {first['ctx']['tag']!r}: input should be one of {known}."
     message = first["msg"].removeprefix("Value error, ")
     value = "" if isinstance(first["input"], Mapping) else f" = {first['input']!r}"  # a whole section is too long
     return f"config {dotted}{value}: {message[0].lower()}{message[1:]}."
@@ -315,22 +324,23 @@ def _fields_at(path: list[str], values: Mapping[str, Any]) -> list[str]:
     """Return the names of the fields below a path; below ``method``, those of the method that ``values`` name."""
     model: type[BaseModel] = Config
     for part in path:
-        annotation = model.model_fields[part].annotation
         section = values.get(part) if isinstance(values, Mapping) else None
         values = section if isinstance(section, Mapping) else {}
         if part == "method":
             model = method_config_class(method_name(values))
-        elif (chosen := _branch(annotation, values)) is not None:
+        elif (chosen := _branch(model.model_fields[part], values)) is not None:
             model = chosen
         else:
             return []
     return sorted(model.model_fields)
 
 
-def _branch(annotation: Any, values: Mapping[str, Any]) -> type[BaseModel] | None:
-    """Return the section class of a field; of a union of threshold rules, the one that ``values`` name."""
+def _branch(field: FieldInfo, values: Mapping[str, Any]) -> type[BaseModel] | None:
+    """Return the section class of a field; of a union of threshold rules, the one that ``values`` name or the default."""
+    annotation = field.annotation
     if isinstance(annotation, type):
         return annotation if issubclass(annotation, BaseModel) else None
     branches = [each for each in getattr(annotation, "__args__", ()) if isinstance(each, type)]
     rules = [each for each in branches if issubclass(each, BaseModel) and "rule" in each.model_fields]
-    return next((each for each in rules if each.model_fields["rule"].default == values.get("rule")), None)
+    named = values.get("rule", getattr(field.default, "rule", None))
+    return next((each for each in rules if each.model_fields["rule"].default == named), None)

@@ -13,7 +13,7 @@ from semco.types import Batch, Outputs, Progress, Task, Views
 Logits = Callable[[Tensor], Tensor]
 
 
-class Said:
+class ScriptedForward:
     """``logits`` of images, by default the images themselves; the averaged model's own, if given; calls by name."""
 
     def __init__(self, logits: Logits = lambda v: v, teacher: Logits | None = None, rotation: Logits | None = None):
@@ -61,7 +61,7 @@ def make_batch(
 ) -> Batch:
     count = len((*weak, *strong)[0])
     return Batch(
-        labels=torch.tensor(labels),
+        class_ids=torch.tensor(labels),
         labelled=Views((labelled,), tuple(labelled_strong)),
         unlabelled=Views(tuple(weak), tuple(strong)),
         labelled_index=torch.arange(len(labels)),

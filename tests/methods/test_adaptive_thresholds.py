@@ -11,26 +11,31 @@ import pytest
 import torch
 from torch import Tensor
 
-from semco.pseudo_labels import (
-    ClassGroups,
-    FlexMatchThreshold,
-    FreeMatchThreshold,
-    PaperScoring,
-    SoftMatchWeights,
-    ThresholdPolicy,
-    one_hot_pseudo_labels,
-    semantic_pseudo_labels,
-)
-from semco.pseudo_labels.thresholds.flexmatch import flexible_thresholds
-from semco.pseudo_labels.thresholds.freematch import fairness_loss
-from semco.pseudo_labels.thresholds.softmatch import truncated_gaussian
+from semco.methods.flexmatch import FlexMatchThreshold, flexible_thresholds
+from semco.methods.freematch import FreeMatchFields, FreeMatchThreshold, fairness_loss
+from semco.methods.semco_plus import SemCoPlus
+from semco.methods.softmatch import SoftMatchFields, SoftMatchWeights, truncated_gaussian
+from semco.pseudo_labels import ThresholdPolicy
+from semco.types import Progress
 
 ONES = torch.ones(3)
 
 
-def say(policy: ThresholdPolicy, scores: list[list[float]], index: list[int]) -> list[float]:
-    """One step with scores (U, C) that sum to 1."""
-    return one_hot_pseudo_labels(torch.tensor(scores).log(), torch.tensor(index), policy).mask.tolist()
+ALONE = Progress(0, 1, 1, torch.Generator())
+
+
+def freematch(decay: float, sizes: Tensor, warmup: bool = False) -> FreeMatchThreshold:
+    return FreeMatchThreshold(FreeMatchFields(decay=decay, warmup=warmup), sizes)
+
+
+def softmatch(decay: float, sizes: Tensor, warmup: bool = False) -> SoftMatchWeights:
+    return SoftMatchWeights(SoftMatchFields(decay=decay, warmup=warmup), sizes)
+
+
+def step(policy: ThresholdPolicy, scores: list[list[float]], index: list[int]) -> list[float]:
+    """Update with scores (U, C) that sum to 1, then return their weights."""
+    policy.update(torch.tensor(scores), torch.tensor(index))
+    return policy.weights(torch.tensor(scores)).tolist()
 
 
 def test_flexmatch_on_a_made_up_history() -> None:
@@ -51,14 +56,14 @@ def test_flexmatch_counts_a_group_by_its_classes() -> None:
 
 def test_flexmatch_records_confident_choices_and_forgets_nothing() -> None:
     policy = FlexMatchThreshold(0.9, ONES, 5)
-    assert say(policy, [[0.95, 0.03, 0.02], [0.4, 0.5, 0.1]], [3, 1]) == [1.0, 1.0]  # thresholds are 0 at first
+    assert step(policy, [[0.95, 0.03, 0.02], [0.4, 0.5, 0.1]], [3, 1]) == [1.0, 1.0]  # thresholds are 0 at first
     assert policy.chosen.tolist() == [-1, -1, -1, 0, -1]
     # One image of class 0 against four of none: beta = 1/4, a threshold of .9 / 7 = .1286 for class 0.
-    say(policy, [[0.2, 0.7, 0.1], [0.02, 0.02, 0.96]], [3, 0])
+    step(policy, [[0.2, 0.7, 0.1], [0.02, 0.02, 0.96]], [3, 0])
     torch.testing.assert_close(policy.thresholds, torch.tensor([0.9 / 7, 0.0, 0.0]))
     assert policy.chosen.tolist() == [2, -1, -1, 0, -1]  # image 3 keeps its last confident choice
     # Counts 1, 0, 1 against three of none: beta = 1/3, thresholds .9 / 5.
-    assert say(policy, [[0.98, 0.01, 0.01]], [0]) == [1.0]
+    assert step(policy, [[0.98, 0.01, 0.01]], [0]) == [1.0]
     torch.testing.assert_close(policy.thresholds, torch.tensor([0.18, 0.0, 0.18]))
     assert policy.chosen.tolist() == [0, -1, -1, 0, -1]
     assert policy.per_image_buffers == ("chosen",)
@@ -68,21 +73,21 @@ def test_flexmatch_thresholds_are_compared_by_class() -> None:
     policy = FlexMatchThreshold(0.9, ONES, 20)
     policy.chosen.copy_(torch.tensor([0] * 8 + [1] * 4 + [-1] * 8))  # thresholds .9, .3, 0
     scores = [[0.89, 0.1, 0.01], [0.05, 0.9, 0.05], [0.3, 0.3, 0.4], [0.9001, 0.05, 0.0499]]
-    assert say(policy, scores, [0, 1, 2, 3]) == [0.0, 1.0, 1.0, 1.0]
+    assert step(policy, scores, [0, 1, 2, 3]) == [0.0, 1.0, 1.0, 1.0]
 
 
 def test_freematch_averages_by_hand() -> None:
-    policy = FreeMatchThreshold(0.9, torch.ones(2))
+    policy = freematch(0.9, torch.ones(2))
     torch.testing.assert_close(policy.thresholds, torch.tensor([0.5, 0.5]))
     # Mean confidence (.8 + .6 + .7) / 3 = .7; mean scores (2.1 / 3, .9 / 3); every choice is class 0.
-    mask = say(policy, [[0.8, 0.2], [0.6, 0.4], [0.7, 0.3]], [0, 1, 2])
+    mask = step(policy, [[0.8, 0.2], [0.6, 0.4], [0.7, 0.3]], [0, 1, 2])
     assert mask == [1.0, 1.0, 1.0]
     assert float(policy.confidence) == pytest.approx(0.9 * 0.5 + 0.1 * 0.7)
     torch.testing.assert_close(policy.expected, torch.tensor([0.52, 0.48]))
     torch.testing.assert_close(policy.frequency, torch.tensor([0.55, 0.45]))
     torch.testing.assert_close(policy.thresholds, torch.tensor([0.52, 0.52 * 0.48 / 0.52]))
     # Scores of the second step: confidence .55 / .45 around a threshold that has moved on.
-    mask = say(policy, [[0.51, 0.49], [0.49, 0.51]], [0, 1])
+    mask = step(policy, [[0.51, 0.49], [0.49, 0.51]], [0, 1])
     tau = 0.9 * 0.52 + 0.1 * 0.51
     expected = [0.9 * 0.52 + 0.1 * 0.5, 0.9 * 0.48 + 0.1 * 0.5]
     assert float(policy.confidence) == pytest.approx(tau)
@@ -91,32 +96,30 @@ def test_freematch_averages_by_hand() -> None:
 
 def test_statistics_follow_faster_at_first_when_warmed_up() -> None:
     """The n-th step weighs 9 / (9 + n), and never less than 1 - decay: 9/10, 9/11, then 0.8."""
-    free = FreeMatchThreshold(0.2, torch.ones(2), warm_up=True)
-    soft = SoftMatchWeights(0.2, torch.ones(2), warm_up=True)
+    free = freematch(0.2, torch.ones(2), warmup=True)
+    soft = softmatch(0.2, torch.ones(2), warmup=True)
     confidence, mean = 0.5, 0.5
-    for said, weight in ((0.9, 9 / 10), (0.7, 9 / 11), (0.6, 0.8), (0.8, 0.8)):
-        scores = [[said, 1 - said], [1 - said, said]]  # even, so that alignment changes nothing
-        say(free, scores, [0, 1])
-        say(soft, scores, [0, 1])
-        confidence += weight * (said - confidence)
-        mean += weight * (said - mean)
+    for score, weight in ((0.9, 9 / 10), (0.7, 9 / 11), (0.6, 0.8), (0.8, 0.8)):
+        scores = [[score, 1 - score], [1 - score, score]]  # even, so that alignment changes nothing
+        step(free, scores, [0, 1])
+        step(soft, scores, [0, 1])
+        confidence += weight * (score - confidence)
+        mean += weight * (score - mean)
         assert float(free.confidence) == pytest.approx(confidence, rel=1e-5)
         assert float(soft.mean) == pytest.approx(mean, rel=1e-5)
 
 
-def test_policies_only_learn_while_training() -> None:
-    for policy in (FreeMatchThreshold(0.5, ONES), SoftMatchWeights(0.5, ONES), FlexMatchThreshold(0.5, ONES, 4)):
+def test_weights_change_nothing() -> None:
+    for policy in (freematch(0.5, ONES), softmatch(0.5, ONES), FlexMatchThreshold(0.5, ONES, 4)):
         before = {name: value.clone() for name, value in policy.state_dict().items()}
-        policy.eval()
-        say(policy, [[0.95, 0.03, 0.02]], [1])
+        policy.weights(torch.tensor([[0.95, 0.03, 0.02]]))
         assert all(torch.equal(before[name], value) for name, value in policy.state_dict().items())
-        policy.train()
-        say(policy, [[0.95, 0.03, 0.02]], [1])
+        step(policy, [[0.95, 0.03, 0.02]], [1])
         assert not all(torch.equal(before[name], value) for name, value in policy.state_dict().items())
 
 
 def test_freematch_measures_groups_against_their_sizes() -> None:
-    policy = FreeMatchThreshold(0.999, torch.tensor([3, 1]))
+    policy = freematch(0.999, torch.tensor([3, 1]))
     torch.testing.assert_close(policy.expected, torch.tensor([0.75, 0.25]))
     # A head that knows nothing has learnt no group better than another.
     torch.testing.assert_close(policy.thresholds, torch.tensor([0.75, 0.75]))
@@ -138,7 +141,7 @@ def slow_fairness(strong: list[list[float]], mask: list[float], expected: list[f
 def test_fairness_loss_against_a_loop(kept: list[float]) -> None:
     strong = torch.tensor([[0.6, 0.3, 0.1], [0.2, 0.5, 0.3], [0.1, 0.7, 0.2], [0.5, 0.4, 0.1]], requires_grad=True)
     expected, frequency = torch.tensor([0.5, 0.3, 0.2]), torch.tensor([0.6, 0.1, 0.3])
-    loss = fairness_loss(strong, torch.tensor(kept).float(), expected, frequency)
+    loss = fairness_loss(strong, torch.tensor(kept).float(), expected, frequency, ALONE)
     slow = slow_fairness(strong.tolist(), kept, expected.tolist(), frequency.tolist())
     assert float(loss.detach()) == pytest.approx(slow, abs=1e-6)
     loss.backward()
@@ -151,7 +154,7 @@ def test_fairness_loss_by_hand() -> None:
     strong = torch.tensor([[0.9, 0.1], [0.9, 0.1], [0.9, 0.1], [0.4, 0.6]])
     # Mean (3.1, .9) / 4 over histogram (3, 1) / 4: 31 / 30 and 9 / 10, so 31 / 58 and 27 / 58.
     # p~ / h~ is (5 / 9, 5), so .1 and .9.
-    loss = fairness_loss(strong, torch.ones(4), torch.tensor([0.5, 0.5]), torch.tensor([0.9, 0.1]))
+    loss = fairness_loss(strong, torch.ones(4), torch.tensor([0.5, 0.5]), torch.tensor([0.9, 0.1]), ALONE)
     assert float(loss) == pytest.approx(0.1 * math.log(31 / 58) + 0.9 * math.log(27 / 58), rel=1e-5)
 
 
@@ -164,83 +167,61 @@ def test_softmatch_gaussian_by_hand() -> None:
 
 
 def test_softmatch_averages_by_hand() -> None:
-    policy = SoftMatchWeights(0.9, torch.ones(2))
+    policy = softmatch(0.9, torch.ones(2))
     # Mean scores stay even, so that alignment changes nothing: confidences .9, .7, .6, .6 over the two classes.
     scores = [[0.9, 0.1], [0.3, 0.7], [0.4, 0.6], [0.4, 0.6]]
-    mask = say(policy, scores, [0, 1, 2, 3])
+    mask = step(policy, scores, [0, 1, 2, 3])
     mean, variance = 0.7, (0.04 + 0 + 0.01 + 0.01) / 3
     mu, sigma2 = 0.9 * 0.5 + 0.1 * mean, 0.9 + 0.1 * variance
     assert float(policy.mean) == pytest.approx(mu, rel=1e-5)
     assert float(policy.variance) == pytest.approx(sigma2, rel=1e-5)
     assert mask == pytest.approx([1.0, 1.0, 1.0, 1.0])
-    low = say(policy, [[0.5, 0.5], [0.5, 0.5]], [0, 1])
+    low = step(policy, [[0.5, 0.5], [0.5, 0.5]], [0, 1])
     mu, sigma2 = 0.9 * mu + 0.05, 0.9 * sigma2
     assert low == pytest.approx([math.exp(-((mu - 0.5) ** 2) / (2 * sigma2 / 4))] * 2, rel=1e-4)
 
 
 def test_softmatch_aligns_before_it_weighs() -> None:
     """A class predicted all the time counts for less than one that is rarely predicted, at the same confidence."""
-    policy = SoftMatchWeights(0.5, torch.ones(2))
+    policy = softmatch(0.5, torch.ones(2))
     for _ in range(150):  # more than are remembered
-        say(policy, [[0.9, 0.1], [0.9, 0.1], [0.9, 0.1], [0.2, 0.8]], [0, 1, 2, 3])
+        step(policy, [[0.9, 0.1], [0.9, 0.1], [0.9, 0.1], [0.2, 0.8]], [0, 1, 2, 3])
     # The mean score is (.725, .275): (.9, .1) becomes (.9/.725, .1/.275) normalised, and so on.
     often = (0.9 / 0.725) / (0.9 / 0.725 + 0.1 / 0.275)
     rare = (0.8 / 0.275) / (0.8 / 0.275 + 0.2 / 0.725)
     assert float(policy.mean) == pytest.approx((3 * often + rare) / 4, abs=1e-4)
-    weights = say(policy, [[0.85, 0.15], [0.15, 0.85]], [0, 1])
+    weights = step(policy, [[0.85, 0.15], [0.15, 0.85]], [0, 1])
     assert weights[0] < weights[1] == 1.0
 
 
 @pytest.mark.parametrize("sizes", [torch.tensor([3, 1]), torch.ones(2)])
 def test_softmatch_expects_groups_by_their_sizes(sizes: Tensor) -> None:
     """Before the first step there is nothing to align."""
-    policy = SoftMatchWeights(0.999, sizes)
+    policy = softmatch(0.999, sizes)
     scores = torch.tensor([[0.7, 0.3], [0.1, 0.9]])
     torch.testing.assert_close(policy.alignment.align(scores), scores)
 
 
-def test_the_semantic_head_is_judged_by_groups() -> None:
-    """Policies see the winning group and the scores of groups, in update and in mask alike."""
-    seen: list[tuple[str, Tensor, Tensor]] = []
-
-    class Recording(FreeMatchThreshold):
-        def update(self, confidence: Tensor, choices: Tensor, scores: Tensor, index: Tensor) -> None:
-            seen.append(("update", choices, scores))
-            super().update(confidence, choices, scores, index)
-
-        def mask(self, confidence: Tensor, choices: Tensor, scores: Tensor) -> Tensor:
-            seen.append(("mask", choices, scores))
-            torch.testing.assert_close(confidence, scores.amax(dim=-1))
-            return super().mask(confidence, choices, scores)
-
-    groups = torch.tensor([0, 1, 1])
-    policy = Recording(0.999, groups.bincount())
-    pseudo = semantic_pseudo_labels(
-        torch.eye(3)[:2],
-        torch.eye(3)[:2],
-        torch.arange(2),
-        torch.eye(3),
-        ClassGroups(groups),
-        PaperScoring(3.0),
-        policy,
-    )
-    assert pseudo.groups.tolist() == [0, 1]
-    for _, choices, scores in seen:
-        assert choices.tolist() == [0, 1]
-        assert scores.shape == (2, 2)
-        torch.testing.assert_close(scores.sum(dim=-1), torch.ones(2))
-    assert [name for name, *_ in seen] == ["update", "mask"]
+def test_the_policy_of_the_semantic_head_sees_groups(bench: object, batch: object) -> None:
+    """Seven classes, two of them in one group: its scores are of six groups and sum to 1."""
+    b = bench("semco_plus")  # type: ignore[operator]
+    assert isinstance(b.method, SemCoPlus)
+    seen: list[Tensor] = []
+    b.method.semantic_policy.update = lambda scores, _index: seen.append(scores)
+    b.step(batch(b.method.views, 7))  # type: ignore[operator]
+    assert seen[0].shape == (12, 6)
+    torch.testing.assert_close(seen[0].sum(dim=-1), torch.ones(12))
 
 
 @pytest.mark.parametrize(
-    "policy", [FlexMatchThreshold(0.9, ONES, 9), FreeMatchThreshold(0.9, ONES), SoftMatchWeights(0.9, ONES)]
+    "policy", [FlexMatchThreshold(0.9, ONES, 9), freematch(0.9, ONES), softmatch(0.9, ONES)]
 )
 def test_what_a_policy_learns_is_saved(policy: ThresholdPolicy) -> None:
     import copy
 
     fresh = copy.deepcopy(policy)
     scores = [[0.95, 0.03, 0.02], [0.2, 0.5, 0.3], [0.1, 0.1, 0.8]]
-    say(policy, scores, [0, 4, 7])
+    step(policy, scores, [0, 4, 7])
     assert any(not torch.equal(a, b) for a, b in zip(policy.buffers(), fresh.buffers(), strict=True))
     fresh.load_state_dict(policy.state_dict())
-    assert say(fresh, scores, [0, 4, 8]) == say(policy, scores, [0, 4, 8])
+    assert step(fresh, scores, [0, 4, 8]) == step(policy, scores, [0, 4, 8])

@@ -1,0 +1,299 @@
+"""Recipes are valid, compose, and are exactly what they say."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from semco.cli.main import app
+from semco.config import Config, configure, flat_fields
+from semco.config.layers import layers_of, origins
+from semco.config.recipes import OURS, expand_recipes, published_error, recipes
+from semco.config.schema import DATASETS
+from semco.data.sources import REGISTERED
+from semco.errors import UserError
+from semco.training.learning_rate import highest_learning_rate
+
+# Every field of a configuration, as the paper has it ("text": main text; "supp.": supplement); None where the paper
+# says nothing and the value is that of our software or of the machine.
+PAPER: dict[str, Any] = {
+    "data.source": "cifar100",
+    "data.root": None,
+    "data.classes": None,
+    "data.labels_per_class": None,
+    "data.num_labels": 2500,  # Table 1
+    "data.pool": "unlabelled",  # text, Experimental Setup: the remaining samples form the unlabelled set
+    "data.validation": "none",  # no labels are held out
+    "data.validation_size": 500,  # not used
+    "data.image_size": None,  # text: 32x32
+    "data.strict": False,
+    "labels.source": "bundled",
+    "labels.path": None,
+    "labels.encoder": None,
+    "labels.prompts": ["a photo of a {}."],  # not used
+    "labels.aliases": {},
+    "labels.eps": 0.2,  # supp., table of hyper-parameters
+    "labels.min_groups": 1,
+    "labels.dim": 128,  # supp., emb_dim
+    "labels.targets": "embedding",
+    "model.backbone": "wrn-28-2",  # text, Experimental Setup
+    "model.stem": "auto",
+    "model.norm": "batch",
+    "model.norm_warmup": False,
+    "model.semantic_head": "linear",  # text: "a fully connected layer"
+    "model.mlp_hidden": 2048,  # not used
+    "augment.pad": 0.125,  # not used: pad_pixels decides
+    "augment.pad_pixels": 4,
+    "augment.flip": True,  # supp., Augmentations
+    "augment.operations": 2,
+    "augment.cutout": 0.5,
+    "method.name": "semco",
+    "method.lambda_u": 1.0,  # supp.
+    "method.lambda_co": 1.0,  # supp.
+    "method.semantic_weight": 3.0,  # supp., Semantic Classifier Loss
+    "method.scale": "auto",
+    "method.perfect_score": 0.9,
+    "method.on_disagreement": "both",  # text, Co-training Loss
+    "method.tau_e": 0.7,  # supp.
+    "method.tau_o": 0.95,  # supp.
+    "optim.lr": 0.03,  # supp.
+    "optim.momentum": 0.9,  # supp.
+    "optim.nesterov": True,  # supp.
+    "optim.weight_decay": 5e-4,  # supp.
+    "optim.warmup": 10 / 300,  # supp.: 10 epochs warmup then cosine decay
+    "optim.schedule": "cosine",
+    "training.steps": None,
+    "training.epochs": 300,  # supp.
+    "training.images_per_epoch": 64 * 1024,  # supp.
+    "training.batch_size": 64,  # supp.
+    "training.mu": 3,  # supp.
+    "training.ema_decay": 0.999,  # supp., Inference
+    "training.ema_warmup": False,
+    "training.seed": 0,
+    "training.log_every": None,
+    "training.validate_every": None,
+    "training.checkpoint_every": None,
+    "training.target_views": "joint",
+    "training.device": "auto",
+    "training.precision": "auto",
+    "training.compile": "auto",
+    "training.recompute": "auto",
+    "training.sync_batch_norm": False,
+    "evaluation.head": "one_hot",  # supp., Inference
+    "evaluation.batch_size": 256,
+}
+# What the authors' released code has instead.
+REFERENCE = {
+    "method.name": "semco_reference",
+    "labels.min_groups": 6,
+    "model.semantic_head": "mlp_except_resnet50",
+    "optim.schedule": "cosine_7_16",
+    "optim.warmup": 0.0,
+}
+# Table 1 and 2: data set -> backbone, image size, eps.
+DATA = {
+    "cifar10": ("wrn-28-2", None, 0.2),
+    "cifar100": ("wrn-28-2", None, 0.2),
+    "mini-imagenet": ("resnet18", 84, 0.3),
+    "cub200": ("resnet50", 224, 0.2),
+    "domainnet-real": ("resnet50", 224, 0.2),
+}
+
+
+def fields_of(recipe: str, **sections: Any) -> dict[str, Any]:
+    return flat_fields(configure(recipe, options=sections).model_dump(mode="json"))
+
+
+def test_the_paper_recipe_is_the_paper_in_every_field() -> None:
+    fields = fields_of("cifar100-2500-mu3,semco")
+    assert fields == PAPER  # names and values, none left out
+    assert fields_of("cifar100-2500-mu3") == fields == fields_of("cifar100-2500-mu3,paper")
+    assert fields_of("cifar100-2500-mu7") == fields | {"training.mu": 7}
+
+
+def test_the_reference_recipe_is_the_released_code() -> None:
+    assert fields_of("cifar100-2500-mu3,reference") == PAPER | REFERENCE
+
+
+@pytest.mark.parametrize("cell", [name for name, recipe in recipes().items() if recipe.published])
+def test_every_cell_of_the_tables(cell: str) -> None:
+    data, labels, mu = re.fullmatch(r"(.+)-(\d+)-mu(\d)", cell).groups()  # type: ignore[union-attr]
+    backbone, size, eps = DATA[data]
+    source = data if data in ("cifar10", "cifar100") else "photos"
+    own = {
+        "data.source": source,
+        "data.num_labels": int(labels),
+        "data.image_size": size,
+        "training.mu": int(mu),
+        "model.backbone": backbone,
+        "labels.eps": eps,
+        "labels.source": "attributes" if data == "cub200" else "bundled",
+    }
+    assert fields_of(cell, data={"source": source}) == PAPER | own
+
+
+def test_published_errors_stand_beside_published_settings_only() -> None:
+    assert published_error(["cifar100-2500-mu7", "semco"]) == published_error(["cifar100-2500-mu7"]) == "31.93±0.01"
+    assert published_error(["cifar100-2500-mu7", "fixmatch"]) == "33.64±0.07"
+    assert published_error(["cub200-1000-mu3", "paper", "semco"]) == "79.44"
+    assert published_error(["cifar100-2500-mu7", "semco_plus"]) == OURS == "SemCo+ (ours), not published"
+    for others in (["cpu"], ["no-grouping"], ["reference"], ["semco", "cpu"], ["freematch"], ["semco", "fixmatch"]):
+        assert published_error(["cifar100-2500-mu7", *others]) == ""
+    assert published_error(["semco"]) == published_error(["paper"]) == published_error(["demo"]) == ""
+
+
+@pytest.mark.parametrize("name", recipes())
+def test_every_recipe_is_a_valid_configuration(name: str) -> None:
+    config = configure(name, options={"data": {"source": "photos"}} if recipes()[name].needs else None)
+    assert Config.from_yaml(config.to_yaml()) == config
+
+
+def test_recipes_are_layers() -> None:
+    config = configure("cifar100-2500-mu7,semco,no-grouping")
+    assert (config.method.name, config.labels.eps, config.training.mu) == ("semco", 0.0, 7)
+    ours = configure("cifar100-2500-mu7,semco_plus,no-cotraining")
+    assert (ours.method.name, ours.method.lambda_co, ours.optim.lr) == ("semco_plus", 0.0, 0.03)  # type: ignore[attr-defined]
+    small = configure("cifar100-2500-mu3,semco,cpu")
+    assert (small.training.total_steps, small.training.epochs, small.model.backbone) == (1200, None, "wrn-10-2")
+    assert list(expand_recipes(["cifar100-2500-mu7", "reference"])) == ["paper", "cifar100-2500-mu7", "reference"]
+
+
+def test_a_recipe_for_images_that_lie_somewhere_asks_for_them() -> None:
+    with pytest.raises(UserError, match=r"'cub200-1000-mu3' does not say where the data is: give the folder .* cub200"):
+        configure("cub200-1000-mu3,semco")
+    assert configure("cub200-1000-mu3,semco", settings=["data.source=birds"]).data.source == "birds"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("semco-paper", "use 'semco'"),
+        ("semco-fixed", "use 'semco_plus,fixed-thresholds'"),
+        ("cifar100-2500-mu3-semco", "use 'cifar100-2500-mu3,semco'"),
+        ("cifar100-2500-mu3-fixmatch-cpu", "use 'cifar100-2500-mu3,fixmatch,cpu'"),
+        ("demos", "did you mean 'demo'"),
+    ],
+)
+def test_old_recipes_lead_to_the_new_ones(old: str, new: str) -> None:
+    with pytest.raises(UserError, match=new):
+        configure(old)
+
+
+def test_every_old_recipe_leads_to_a_recipe_that_exists() -> None:
+    from semco.config.retired import RECIPES
+
+    for instead in RECIPES.values():
+        configure(instead)
+
+
+def test_the_default_run() -> None:
+    config = configure()
+    assert config.method.name == "semco_plus"
+    assert config.training.total_steps == 300 * 1024
+    assert highest_learning_rate(config.optim, config.training.total_steps) == 0.03
+    assert config.optim.warmup * config.training.total_steps == pytest.approx(10 * 1024)
+
+
+def test_registered_data_sets_have_one_list() -> None:
+    assert set(DATASETS) == set(REGISTERED)
+
+
+def test_origins_name_the_layer_of_each_value_that_is_no_default(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("training: {mu: 5}\n")
+    layers = layers_of("cifar100-2500-mu3,no-grouping", file, {"data": {"num_labels": 100}}, ["optim.lr=0.2"])
+    found = origins(layers)
+    assert found["labels.eps"] == "recipe no-grouping"
+    assert found["training.mu"] == f"file {file}"
+    assert found["data.num_labels"] == "options"
+    assert found["optim.lr"] == "setting optim.lr=0.2"
+    assert found["method.name"] == found["training.ema_warmup"] == "recipe paper"
+    assert "training.batch_size" not in found  # at its default, although the recipe sets it
+    assert "training.seed" not in found
+
+
+def test_the_config_command_prints_what_a_run_would_use() -> None:
+    arguments = ["config", "--recipe", "cifar100-2500-mu7,semco,no-grouping", "--set", "training.seed=3"]
+    printed = CliRunner().invoke(app, [*arguments, "--json"])
+    assert printed.exit_code == 0
+    expected = configure("cifar100-2500-mu7,semco,no-grouping", settings=["training.seed=3"])
+    assert json.loads(printed.stdout) == expected.model_dump(mode="json")
+    table = CliRunner(env={"COLUMNS": "200"}).invoke(app, arguments).stdout
+    lines = {line.split()[0]: line.split(maxsplit=2)[1:] for line in table.splitlines()[1:] if line.split()}
+    assert [part.strip() for part in lines["labels.eps"]] == ["0.0", "recipe no-grouping"]
+    assert [part.strip() for part in lines["training.seed"]] == ["3", "setting training.seed=3"]
+    assert [part.strip() for part in lines["training.batch_size"]] == ["64"]
+
+
+def test_the_recipes_command_lists_ours_as_not_published() -> None:
+    listed = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["recipes"]).stdout
+    assert re.search(r"cifar100-2500-mu7,semco +31\.93±0\.01", listed)
+    assert re.search(r"cifar100-2500-mu7,semco_plus +SemCo\+ \(ours\), not published", listed)
+    assert len(re.findall(r"±|79\.44|66\.76|35\.32|32\.89|84\.35|72\.15|41\.34|39\.04", listed)) == 40
+
+
+def test_the_later_wins(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("training: {steps: 7, mu: 2}\nmethod: {name: fixmatch, tau: 0.8}\n")
+    config = configure("demo", file, {"training": {"mu": 5}}, ["training.mu=6", "method.tau=0.7"])
+    assert config.training.steps == 7
+    assert config.training.mu == 6
+    assert config.method.name == "fixmatch"
+    assert config.method.tau == 0.7
+    assert config.data.labels_per_class == 4
+
+
+def test_one_way_to_give_the_length_replaces_the_other() -> None:
+    assert configure("cifar10-250-mu3", options={"training": {"steps": 5}}).training.total_steps == 5
+    assert configure("demo", options={"data": {"num_labels": 50}}).data.labels_per_class is None
+
+
+def test_another_method_starts_with_its_own_fields() -> None:
+    config = configure("semco_plus,no-cotraining", options={"method": {"name": "fixmatch"}})
+    assert config.method.name == "fixmatch"
+    kept = configure("semco_plus,no-cotraining", options={"method": {"name": "semco_plus"}})
+    assert kept.method.lambda_co == 0.0  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        ("training.steps", "dotted.key=value"),
+        ("=3", "dotted.key=value"),
+        ("training.stepz=3", "did you mean 'steps'"),
+        ("method.lambda_x=3", "did you mean 'lambda_u'"),
+        ("training.steps=many", "training.steps = 'many'"),
+        ("labels.eps=lots", "labels.eps = 'lots'"),
+        ("optim.schedule=linear", "'cosine'"),
+    ],
+)
+def test_a_bad_setting_is_named(setting: str, expected: str) -> None:
+    with pytest.raises(UserError, match=re.escape(expected)):
+        configure(settings=[setting])
+
+
+def test_a_configuration_file_that_is_not_one(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("training: [")
+    with pytest.raises(UserError, match="not valid YAML"):
+        configure(file=file)
+    file.write_text("- a\n- b\n")
+    with pytest.raises(UserError, match="mapping"):
+        configure(file=file)
+
+
+def test_paths_are_from_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "vectors.npy").touch()
+    (tmp_path / "cifar10").mkdir()
+    config = configure(options={"data": {"source": "photos"}}, settings=["labels.path=vectors.npy", "data.root=gone"])
+    assert config.data.source == str(tmp_path / "photos")
+    assert config.labels.path == tmp_path / "vectors.npy"
+    assert config.data.root == Path("gone")  # where there is nothing, the error is to say what was typed
+    assert configure(options={"data": {"source": "cifar10"}}).data.source == "cifar10"
