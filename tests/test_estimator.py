@@ -79,7 +79,7 @@ def test_minus_one_is_no_class_however_names_are_stored(
 def test_a_length_in_epochs_takes_the_place_of_steps(partly_labelled: tuple[np.ndarray, np.ndarray]) -> None:
     model = small(method="supervised", class_names=CLASSES)
     model.set_params(settings={**model.settings, "training": {"epochs": 1, "images_per_epoch": 16}})
-    assert model.fit(*partly_labelled).result_["steps"] == 2
+    assert model.fit(*partly_labelled).result_.steps == 2
 
 
 def test_nothing_before_fitting() -> None:
@@ -92,11 +92,11 @@ def test_nothing_before_fitting() -> None:
     [
         (np.zeros((4, 8)), [0, 1, 0, 1], "must be images"),
         (np.zeros((4, 8, 8)), [0, 1, 0, 1], "uint8"),
-        (np.zeros((4, 8, 8), np.uint8), [0, 1, 0], "one label an image"),
+        (np.zeros((4, 8, 8), np.uint8), [0, 1, 0], "one label per image"),
         (np.zeros((4, 8, 8), np.uint8), [0, 0, -1, -1], "at least two classes"),
         (np.zeros((4, 8, 8), np.uint8), [0, 1, 2, -1], "class_names has 2 names"),
-        (np.zeros((4, 8, 8), np.uint8), [0, 1, float("nan"), -1], "y holds nan, which is no label; use -1"),
-        (np.zeros((4, 8, 8), np.uint8), ["a", "b", None, "-1"], "y holds None, which is no label; use -1"),
+        (np.zeros((4, 8, 8), np.uint8), [0, 1, float("nan"), -1], "y holds nan, which is not a label; use -1"),
+        (np.zeros((4, 8, 8), np.uint8), ["a", "b", None, "-1"], "y holds None, which is not a label; use -1"),
     ],
 )
 def test_bad_input_is_refused(images: np.ndarray, labels: list[int], message: str) -> None:
@@ -118,7 +118,7 @@ def test_names_in_y_say_which_class_is_which(partly_labelled: tuple[np.ndarray, 
     [
         (["tabby", "dog"], ["tabby", "lion"] * 2, "names in y differ: 'dog', 'lion' is in one only"),
         ("tabby", ["tabby", "dog"] * 2, "class_names is a list of names, not 'tabby'"),
-        (["tabby", "dog"], [0, 1, -2, -1], "y holds -2; labels are not negative, but for -1"),
+        (["tabby", "dog"], [0, 1, -2, -1], "y holds -2; labels must not be negative, except -1"),
     ],
 )
 def test_names_that_do_not_fit_are_refused(names: Any, labels: list[Any], message: str) -> None:

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 import torch
 
+from semco.config import configure
 from semco.data.datasets import Dataset
 from semco.experiment import train
 from semco.methods import Method
-from semco.config import configure
 from semco.run.folder import RunFolder
 
 GOLDEN = Path(__file__).parent / "golden_losses.json"

@@ -73,7 +73,7 @@ def test_a_folder_is_found_again_from_anywhere(config_file: Path, tmp_path: Path
     options = ["--config", config_file, "--out", "run", "--labels-per-class", 4, "--set", "data.image_size=8"]
     done = semco("train", "photos", *options, "--steps", 2, "--method", "fixmatch", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "left aside files that are not images of a class: 1 .heic" in done.stderr
+    assert "ignored files that are not images of a class: 1 .heic" in done.stderr
     (tmp_path / "run/result.json").unlink()
     (tmp_path / "elsewhere").mkdir()
     again = semco("resume", "../run", cwd=tmp_path / "elsewhere")
@@ -138,7 +138,7 @@ def test_a_signal_saves_and_says_how_to_go_on(
     assert list((run / "checkpoints").glob("step-*.safetensors"))
 
 
-def test_an_interrupted_demo_goes_on_by_the_command_it_says(tmp_path: Path) -> None:
+def test_an_interrupted_demo_resumes_by_the_printed_command(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "semco", "demo", "--steps", "20", "--out", "the demo"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
     run = tmp_path / "the demo" / "supervised"
@@ -146,7 +146,7 @@ def test_an_interrupted_demo_goes_on_by_the_command_it_says(tmp_path: Path) -> N
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=60)
     assert process.returncode == 130, error
-    assert "Go on with: semco demo --out 'the demo' --steps 20 --seed 0" in " ".join(error.split())
+    assert "Resume with: semco demo --out 'the demo' --steps 20 --seed 0" in " ".join(error.split())
     begun = metrics_of(run)
     again = semco("demo", "--out", "the demo", "--steps", 20, "--seed", 0, cwd=tmp_path)
     assert again.returncode == 0, again.stderr
@@ -173,9 +173,9 @@ def test_a_signal_to_a_comparison_ends_its_runs(
     process.send_signal(number)
     _, error = process.communicate(timeout=60)
     assert process.returncode == code, error
-    assert f"stopped by {number.name}; what was begun is saved. The same command goes on." in error
+    assert f"stopped by {number.name}; what was started is saved. Run the same command to continue." in error
     assert list((run / "checkpoints").glob("step-*.safetensors"))
-    with RunFolder(run).held():  # nobody trains there any more
+    with RunFolder(run).lock():  # nobody trains there any more
         assert not (tmp_path / "pi_model-seed0").exists()
 
 
@@ -188,13 +188,13 @@ BAD = {
     "a bad value": (["train", "DATA", "--set", "training.steps=-3"], "training.steps"),
     "an unknown recipe": (["train", "DATA", "--recipe", "demoo"], "did you mean 'demo'"),
     "a missing file": (["train", "DATA", "--config", "nothing.yaml"], "nothing.yaml"),
-    "too few labels": (["train", "DATA", "--labels", "2"], "4 classes"),
+    "too few labels": (["train", "DATA", "--num-labels", "2"], "4 classes"),
     "too many labels": (["train", "DATA", "--labels-per-class", "1000"], "1000"),
     "an unknown class": (["train", "DATA", "--classes", "dog,catt"], "did you mean 'cat'"),
     "two lengths": (["train", "DATA", "--steps", "3", "--epochs", "1"], "not both"),
     "no run": (["resume", "nowhere"], "nowhere"),
     "no data to compare on": (["compare", "nowhere", "--methods", "semco", "--out", "runs"], "nowhere"),
-    "nothing to train on": (["train", "--steps", "3"], "say what to train on"),
+    "nothing to train on": (["train", "--steps", "3"], "give the data to train on"),
     "no value": (["train", "DATA", "--set", "training.steps="], "write training.steps=null"),
     "a device": (["train", "DATA", "--set", "training.device=gpu"], "gpu"),
 }

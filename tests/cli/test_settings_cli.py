@@ -8,11 +8,11 @@ import pytest
 from typer.testing import CliRunner
 
 from semco.cli.main import app
-from semco.cli.settings import meaning, takes
-from semco.config import Config, MethodConfig
+from semco.cli.settings import allowed_values, meaning
+from semco.config import Config, configure
 from semco.errors import UserError
 from semco.methods import Method
-from semco.config import configure
+from semco.methods.semco_plus import FreeMatchThresholds
 
 SECTIONS = {name: type(values) for name, values in Config()}
 EVERYTHING = {**SECTIONS, **{name: each.Config for name, each in Method.registry.items()}}
@@ -31,19 +31,19 @@ EVERYTHING = {**SECTIONS, **{name: each.Config for name, each in Method.registry
     ],
 )
 def test_words(schema: dict[str, Any], words: str) -> None:
-    assert takes(schema) == words
+    assert allowed_values(schema) == words
 
 
 @pytest.mark.parametrize("name", sorted(EVERYTHING))
 def test_every_field_has_a_meaning(name: str) -> None:
     for field in EVERYTHING[name].model_fields:
-        said = meaning(EVERYTHING[name], field)
-        assert said == " ".join(said.split())
-        assert said.endswith(".")
+        text = meaning(EVERYTHING[name], field)
+        assert text == " ".join(text.split())
+        assert text.endswith(".")
 
 
-def test_a_new_default_means_what_it_did() -> None:
-    assert "those above a fixed confidence" in meaning(MethodConfig.known["freematch"], "thresholds")
+def test_a_field_with_a_new_default_keeps_its_description() -> None:
+    assert "the square of the mean confidence" in meaning(FreeMatchThresholds, "weight")
 
 
 def test_what_is_shown_can_be_set() -> None:
@@ -63,8 +63,15 @@ def test_one_section() -> None:
 
 def test_a_methods_fields() -> None:
     shown = CliRunner().invoke(app, ["methods", "semco"]).output
-    assert "method.tau_e=0.9  a number from 0 to 1" in shown
+    assert "method.tau_e=0.7  a number from 0 to 1" in shown
     assert "method.name" not in shown
+
+
+def test_the_fields_of_each_threshold_rule_are_shown() -> None:
+    shown = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["methods", "semco_plus"]).output
+    assert "method.thresholds.rule=freematch  fixed, flexmatch, freematch, softmatch" in shown
+    assert "method.thresholds.tau_e=0.9  a number from 0 to 1 (with rule fixed)" in shown
+    assert "method.thresholds.weight=confidence  confidence, one (with rule freematch)" in shown
 
 
 def test_an_unknown_section() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from semco.config import Config, changed_fields, configure
 from semco.errors import UserError
-from semco.run.identity import changes_of_comparison, changes_of_command, changes_of_run, experiment_fields
+from semco.run.identity import changes_of_command, changes_of_comparison, changes_of_run, experiment_fields
 
 
 @pytest.mark.parametrize("written", ["on", "off", "auto", "'on'", "'off'"])
@@ -82,7 +82,9 @@ def test_moved_data_are_the_same_run() -> None:
 
 
 def test_the_seed_does_not_make_another_experiment_and_mu_does() -> None:
-    fields = [experiment_fields(config_of(training=each).model_dump(mode="json")) for each in ({}, {"seed": 5}, {"mu": 5})]
+    fields = [
+        experiment_fields(config_of(training=each).model_dump(mode="json")) for each in ({}, {"seed": 5}, {"mu": 5})
+    ]
     assert fields[0] == fields[1] != fields[2]
     assert experiment_fields(config_of(training={"compile": "off"}).model_dump(mode="json")) == fields[0]
 

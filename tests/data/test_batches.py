@@ -145,7 +145,7 @@ class TestSeveralProcesses:
             parts = [rank.batch(step) for rank in ranks]
             assert torch.cat([b.labelled_index for b, _ in parts]).equal(alone.labelled_index)
             assert torch.cat([b.unlabelled_index for b, _ in parts]).equal(alone.unlabelled_index)
-            assert torch.cat([b.labels for b, _ in parts]).equal(alone.labels)
+            assert torch.cat([b.class_ids for b, _ in parts]).equal(alone.class_ids)
             assert torch.cat([t for _, t in parts]).equal(truth)
             assert shown(torch.cat([b.unlabelled.weak[0] for b, _ in parts])) == shown(alone.unlabelled.weak[0])
 

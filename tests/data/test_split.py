@@ -27,11 +27,11 @@ class TestLabels:
         assert per_class(split.labelled, BALANCED, 4) == [4, 4, 4, 4]
 
     def test_total_labels_with_the_remainder_given_to_some_classes(self) -> None:
-        split = make_split(BALANCED, DataConfig(labels=18), seed=0)
+        split = make_split(BALANCED, DataConfig(num_labels=18), seed=0)
         assert sorted(per_class(split.labelled, BALANCED, 4)) == [4, 4, 5, 5]
 
     def test_the_seed_chooses_the_classes_that_get_the_remainder(self) -> None:
-        splits = [make_split(BALANCED, DataConfig(labels=5), seed) for seed in range(20)]
+        splits = [make_split(BALANCED, DataConfig(num_labels=5), seed) for seed in range(20)]
         assert len({tuple(per_class(split.labelled, BALANCED, 4)) for split in splits}) == 4
 
     def test_all_labels_by_default(self) -> None:
@@ -53,7 +53,7 @@ class TestLabels:
 
     def test_fewer_labels_than_classes(self) -> None:
         with pytest.raises(UserError, match="3 labels cannot cover 4 classes: use at least 4"):
-            make_split(BALANCED, DataConfig(labels=3), seed=0)
+            make_split(BALANCED, DataConfig(num_labels=3), seed=0)
 
     def test_too_many_labels_is_an_error_that_names_the_class(self) -> None:
         labels = torch.tensor([0] * 10 + [1] * 3)
@@ -111,7 +111,7 @@ class TestValidation:
         ("config", "message"),
         [
             (DataConfig(validation="train"), "'train' leaves no validation image: 0 labelled images"),
-            (DataConfig(labels=4, validation="labelled"), "'labelled' leaves no validation image: of 4 labels"),
+            (DataConfig(num_labels=4, validation="labelled"), "'labelled' leaves no validation image: of 4 labels"),
         ],
     )
     def test_a_rule_that_leaves_no_validation_image(self, config: DataConfig, message: str) -> None:
@@ -195,7 +195,7 @@ def problems(draw: st.DrawFn) -> tuple[torch.Tensor, DataConfig, int]:
     labels = draw(st.permutations(labels))
     kind = draw(st.sampled_from(["labels", "labels_per_class", "all"]))
     amount = {
-        "labels": {"labels": draw(st.integers(classes, 4 * classes))},
+        "labels": {"num_labels": draw(st.integers(classes, 4 * classes))},
         "labels_per_class": {"labels_per_class": draw(st.integers(1, 4))},
         "all": {},
     }[kind]
@@ -212,7 +212,7 @@ def problems(draw: st.DrawFn) -> tuple[torch.Tensor, DataConfig, int]:
 @given(problems())
 def test_properties_of_every_split(problem: tuple[torch.Tensor, DataConfig, int]) -> None:
     labels, config, seed = problem
-    if config.pool == "unlabelled" and config.labels is None and config.labels_per_class is None:
+    if config.pool == "unlabelled" and config.num_labels is None and config.labels_per_class is None:
         labels = torch.cat([labels, torch.tensor([-1])])  # with every label in use, the pool needs another image
     split = make_split(labels, config, seed)
     everything, validation = set(range(len(labels))), set(split.validation.tolist())
@@ -243,7 +243,7 @@ def test_properties_of_every_split(problem: tuple[torch.Tensor, DataConfig, int]
 def test_one_extra_label_is_given_to_one_class(problem: tuple[torch.Tensor, DataConfig, int]) -> None:
     labels, _, seed = problem
     classes = int(labels.max()) + 1
-    config = DataConfig(labels=2 * classes + 1, validation="none")
+    config = DataConfig(num_labels=2 * classes + 1, validation="none")
     counts = per_class(make_split(labels, config, seed).labelled, labels, classes)
     assert sorted(counts) == [2] * (classes - 1) + [3]
 

@@ -19,17 +19,23 @@ import torch
 from torch import Tensor, nn
 
 from semco.bench.scale import free_port
-from semco.config import Config, merge
+from semco.config import Config, configure, merge
 from semco.data.batches import Batches
+from semco.distributed.launch import PRELOADED, launch
+from semco.distributed.processes import (
+    Processes,
+    broadcast_from_main,
+    gather_uneven_rows,
+    process_group,
+    same_error_everywhere,
+    sum_over_processes,
+)
 from semco.errors import UserError
 from semco.experiment import resume, train
-from semco.config import configure
 from semco.run.checkpoint import load_checkpoint
-from semco.distributed.processes import Processes, broadcast_from_main, gather_uneven_rows, process_group, sum_over_processes, same_error_everywhere
-from semco.training.exchange import StepExchange
-from semco.distributed.launch import PRELOADED, launch
-from semco.training.loop import Trainer
 from semco.run.folder import RunFolder
+from semco.training.exchange import StepExchange
+from semco.training.loop import Trainer
 from semco.training.signals import Interrupted
 from semco.training.statistics import Meters
 
@@ -151,7 +157,7 @@ class StopAfter:
         stop_at, active = self.step, os.environ["RANK"] == str(self.rank)
 
         def signalled(trainer: Trainer, *arguments: Any) -> None:
-            if active and trainer.step == stop_at:
+            if active and trainer.state.step == stop_at:
                 os.kill(os.getpid(), signal.SIGTERM)
             original(trainer, *arguments)
 
@@ -287,7 +293,7 @@ def dying(config: str, out: str) -> int:
         original = Trainer._train
 
         def fatal(trainer: Trainer, *arguments: Any) -> None:
-            if trainer.step == 6:
+            if trainer.state.step == 6:
                 os.kill(os.getpid(), signal.SIGKILL)
             original(trainer, *arguments)
 

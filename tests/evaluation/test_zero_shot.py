@@ -14,12 +14,12 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from semco.cli.main import app
+from semco.config import configure
 from semco.errors import UserError
 from semco.evaluation.model_file import load_model
 from semco.evaluation.predict import predict_images
 from semco.evaluation.zero_shot import with_classes
 from semco.experiment import train
-from semco.config import configure
 
 # Colours around the wheel, each a class named by its angle; its vector is the point on the circle.
 SEEN, UNSEEN = (0, 60, 120, 180, 240, 300), (30, 210)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from semco.config import configure, merge
+from semco.errors import UserError
 from semco.experiment.comparison import (
     HEADS,
     PSEUDO_LABELS,
@@ -15,27 +18,32 @@ from semco.experiment.comparison import (
     Outcome,
     check_data,
     make_cells,
+    parse_seeds,
     pseudo_label_rows,
     run_cells,
-    seed_list,
     write_csv,
 )
-from semco.config import merge
-from semco.errors import UserError
-from semco.config import configure
 from semco.run.folder import RunFolder
+from semco.run.result import RunResult
 
 
 def outcome(variant: str, seed: int, accuracy: float | None) -> Outcome:
     cell = Cell(variant, seed, configure(), RunFolder(Path(f"{variant}-{seed}")))
-    return Outcome(cell, None if accuracy is None else {"test_accuracy": accuracy})
+    return Outcome(cell, None if accuracy is None else result_of(variant, accuracy))
+
+
+def result_of(method: str, accuracy: float, **more: Any) -> RunResult:
+    values = {"method": method, "run": "run", "head": "one_hot", "num_labels": 4, "steps": 1, "seconds": 1.0}
+    return RunResult(**values, test_accuracy=accuracy, **more)
 
 
 def test_pseudo_labels_are_averaged_over_the_seeds_that_have_them() -> None:
-    outcomes = [outcome("a", seed, 0.5) for seed in range(3)]
-    told = [{"ratio": 0.2, "accuracy": None}, {"ratio": 0.4, "accuracy": 0.5}]
-    for one, numbers in zip(outcomes, told, strict=False):
-        one.result["pseudo_labels"] = {"one_hot": numbers}  # type: ignore[index]
+    numbers = [{"ratio": 0.2, "accuracy": None}, {"ratio": 0.4, "accuracy": 0.5}]
+    outcomes = [
+        replace(outcome("a", seed, 0.5), result=result_of("a", 0.5, pseudo_labels={"one_hot": each}))
+        for seed, each in enumerate(numbers)
+    ]
+    outcomes.append(outcome("a", 2, 0.5))
     (row,) = pseudo_label_rows([*outcomes, outcome("supervised", 0, 0.4)])
     assert (row.variant, row.head) == ("a", "one_hot")
     assert row.means["ratio"] == pytest.approx(0.3)
@@ -44,14 +52,15 @@ def test_pseudo_labels_are_averaged_over_the_seeds_that_have_them() -> None:
 
 
 def test_cells_differ_only_in_method_and_seed(tiny_values: dict[str, Any], tmp_path: Path) -> None:
-    cells = make_cells(["supervised", "semco-reference"], [0, 4], tmp_path, tiny_values)
+    cells = make_cells(["supervised", "semco_plus+no-grouping+no-cotraining"], [0, 4], tmp_path, tiny_values)
     assert [cell.name for cell in cells] == [
         "supervised, seed 0",
         "supervised, seed 4",
-        "semco-reference, seed 0",
-        "semco-reference, seed 4",
+        "semco_plus+no-grouping+no-cotraining, seed 0",
+        "semco_plus+no-grouping+no-cotraining, seed 4",
     ]
-    assert cells[2].config.method.scoring == "reference"
+    assert cells[2].config.method.lambda_co == 0.0  # type: ignore[attr-defined]
+    assert cells[2].run.path.name == "semco_plus+no-grouping+no-cotraining-seed0"
     assert cells[0].config.data == cells[3].config.data
     assert cells[1].config.training.seed == 4
 
@@ -59,8 +68,12 @@ def test_cells_differ_only_in_method_and_seed(tiny_values: dict[str, Any], tmp_p
 @pytest.mark.parametrize(
     ("variants", "settings", "sentence"),
     [
-        (["supervised"], ["training.seed=7"], "training.seed=7 would be the seed of all runs; use --seeds instead."),
-        (["semco"], ["method.name=fixmatch"], "method.name=fixmatch would be the method of all runs; use --methods"),
+        (["supervised"], ["training.seed=7"], "training.seed=7 would be the seed of all runs; give the seeds instead."),
+        (
+            ["semco"],
+            ["method.name=fixmatch"],
+            "method.name=fixmatch would be the method of all runs; give the variants",
+        ),
         (["supervised", "demo"], [], r"supervised and demo differ in more than the method \(.*training.steps None and"),
     ],
 )
@@ -72,15 +85,17 @@ def test_cells_that_differ_in_more_are_refused(
 
 
 def test_an_unknown_variant_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="each method must be there once"):
+    with pytest.raises(UserError, match="each variant must be given once"):
         make_cells(["fixmatch", "fixmatch"], [0], Path("out"), {})
-    with pytest.raises(UserError, match="'semko' is neither a method nor a recipe"):
+    with pytest.raises(UserError, match="recipe 'semco-fixed' belongs to an earlier version: use 'semco_plus,fixed"):
+        make_cells(["semco-fixed"], [0], tmp_path, {})
+    with pytest.raises(UserError, match="unknown recipe 'semko'; did you mean 'semco'"):
         make_cells(["semko"], [0], tmp_path, {})
 
 
 def test_a_run_is_no_place_for_a_comparison(tmp_path: Path) -> None:
     RunFolder.create(tmp_path / "run", configure())
-    with pytest.raises(UserError, match="run is the folder of a run; choose another one with --out"):
+    with pytest.raises(UserError, match="run is the folder of a run; choose another folder for the comparison"):
         make_cells(["semco"], [0], tmp_path / "run", {})
 
 
@@ -91,9 +106,7 @@ def test_a_comparison_is_no_run(tmp_path: Path) -> None:
         RunFolder.open(tmp_path)
 
 
-def test_what_is_wrong_with_the_data_is_said_before_anything_is_written(
-    tiny_values: dict[str, Any], tmp_path: Path
-) -> None:
+def test_bad_data_are_reported_before_anything_is_written(tiny_values: dict[str, Any], tmp_path: Path) -> None:
     """But not what is wrong with one method: the others go on."""
     missing = {"labels": {"path": str(tmp_path / "missing.npy")}}
     check_data(make_cells(["semco"], [0], tmp_path / "out", merge(tiny_values, missing)))
@@ -106,23 +119,23 @@ def test_what_is_wrong_with_the_data_is_said_before_anything_is_written(
 @pytest.mark.parametrize("text", ["a", "1,1", "-1", ""])
 def test_bad_seeds(text: str) -> None:
     with pytest.raises(UserError, match="seed"):
-        seed_list(text)
+        parse_seeds(text)
 
 
 def test_finished_cells_are_skipped_and_failed_ones_stop_nothing(tiny_values: dict[str, Any], tmp_path: Path) -> None:
     short = merge(tiny_values, {"training": {"steps": 2}})
     good = make_cells(["supervised"], [0, 1], tmp_path, short)
     (bad,) = make_cells(["semco"], [0], tmp_path, merge(short, {"labels": {"path": str(tmp_path / "missing.npy")}}))
-    told: list[str] = []
+    ended_cells: list[str] = []
     begun: list[tuple[int, str]] = []
     outcomes = run_cells(
         [good[0], bad, good[1]],
         2,
-        lambda ended: told.append(ended.cell.name),
+        lambda ended: ended_cells.append(ended.cell.name),
         lambda number, cell: begun.append((number, cell.name)),
     )
     assert sorted(begun) == [(1, "supervised, seed 0"), (2, "semco, seed 0"), (3, "supervised, seed 1")]
-    assert sorted(told) == ["semco, seed 0", "supervised, seed 0", "supervised, seed 1"]
+    assert sorted(ended_cells) == ["semco, seed 0", "supervised, seed 0", "supervised, seed 1"]
     assert [ended.result is not None for ended in outcomes] == [True, False, True]
     assert "missing.npy" in outcomes[1].problem
     write_csv(outcomes, tmp_path / "results.csv")

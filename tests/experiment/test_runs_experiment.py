@@ -18,15 +18,16 @@ import torch
 from safetensors.torch import load_file
 from torch._dynamo.exc import TorchDynamoException
 
-from semco.config import Config, merge
+from semco.config import Config, configure, merge
 from semco.errors import UserError
 from semco.experiment import resume, train
 from semco.experiment.problem import prepare
 from semco.methods import Method
-from semco.config import configure
-from semco.training.execution import Compilation
-from semco.training.loop import Line, Silent, Trainer
 from semco.run.folder import RunFolder
+from semco.run.result import RunResult
+from semco.training.compilation import Compilation
+from semco.training.loop import Trainer
+from semco.training.observer import MetricsLine, NullObserver
 from semco.training.signals import Interrupted
 
 
@@ -54,12 +55,10 @@ def assert_same_run(one: Path, two: Path) -> None:
 def test_a_run_leaves_everything_it_promises(tiny_values: dict[str, Any], tmp_path: Path, method: str) -> None:
     run = tmp_path / "run"
     result = train(config_of(tiny_values, method={"name": method}), run)
-    assert result == json.loads((run / "result.json").read_text())
-    assert result["steps"] == 12
-    assert result["labels"] == 16
-    assert result["test_images"] == 80
-    assert result["test_accuracy"] == pytest.approx(1 - result["test_error"])
-    assert set(result["per_class"]) == {"dog", "cat", "ship", "truck"}
+    assert result == RunResult.read(run / "result.json")
+    assert (result.steps, result.num_labels, result.test_images) == (12, 16, 80)
+    assert result.test_accuracy == pytest.approx(1 - result.test_error)
+    assert set(result.per_class) == {"dog", "cat", "ship", "truck"}
     assert RunFolder.open(run).config() == config_of(tiny_values, method={"name": method})
     assert json.loads((run / "labels.json").read_text())["groups"] == [0, 0, 1, 1]
     assert [line["step"] for line in lines_of(run)] == list(range(1, 13))
@@ -71,7 +70,7 @@ def test_a_run_leaves_everything_it_promises(tiny_values: dict[str, Any], tmp_pa
 def test_semco_learns_the_tiny_images(tiny_values: dict[str, Any], tmp_path: Path) -> None:
     longer = {"steps": 120, "checkpoint_every": 100, "validate_every": 60, "log_every": 30}
     result = train(config_of(tiny_values, training=longer), tmp_path / "run")
-    assert result["test_accuracy"] > 0.9
+    assert result.test_accuracy > 0.9
 
 
 def test_the_seed_decides_everything(tiny_values: dict[str, Any], tmp_path: Path) -> None:
@@ -81,7 +80,7 @@ def test_the_seed_decides_everything(tiny_values: dict[str, Any], tmp_path: Path
     assert lines_of(tmp_path / "a") != lines_of(tmp_path / "c")
 
 
-class StopAt(Silent):
+class StopAt(NullObserver):
     """Raises in the middle of a run, as a crash would."""
 
     def __init__(self, step: int) -> None:
@@ -122,7 +121,7 @@ def test_a_folder_with_nothing_but_a_cut_off_file_is_new(tiny_values: dict[str, 
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / ".config.yaml.abc.tmp").write_text("half a fi")
     config = config_of(tiny_values, method={"name": "supervised"}, training={"steps": 1})
-    assert train(config, tmp_path / "run")["steps"] == 1
+    assert train(config, tmp_path / "run").steps == 1
 
 
 def test_changed_data_is_noticed(tiny_values: dict[str, Any], tmp_path: Path, tiny_npz: Path) -> None:
@@ -151,10 +150,10 @@ def test_other_images_with_the_same_labels_are_noticed(
     np.savez(source, **content)
     interrupted(merge(tiny_values, {"data": {"source": str(source)}}), tmp_path / "run")
     np.savez(source, **{**content, "x_train": 255 - content["x_train"]})
-    with pytest.raises(UserError, match=r"the training images are not those that .*run was begun with"):
+    with pytest.raises(UserError, match=r"the training images are not those that .*run was started with"):
         resume(tmp_path / "run")
     np.savez(source, **content)
-    assert resume(tmp_path / "run")["steps"] == 12
+    assert resume(tmp_path / "run").steps == 12
 
 
 def test_other_label_vectors_are_noticed(tiny_values: dict[str, Any], tmp_path: Path, tiny_vectors: Path) -> None:
@@ -166,31 +165,33 @@ def test_other_label_vectors_are_noticed(tiny_values: dict[str, Any], tmp_path: 
     interrupted(merge(tiny_values, {"labels": {"path": str(file)}}), tmp_path / "run")
     for other in (matrix[[1, 0, 2, 3]], np.eye(4, matrix.shape[1])):  # the same groups, and other ones
         np.save(file, other)
-        with pytest.raises(UserError, match=r"the label vectors are not those that .*run was begun with"):
+        with pytest.raises(UserError, match=r"the label vectors are not those that .*run was started with"):
             resume(tmp_path / "run")
     np.save(file, matrix)
-    assert resume(tmp_path / "run")["steps"] == 12
+    assert resume(tmp_path / "run").steps == 12
 
 
 def test_a_head_that_the_method_has_not_is_refused_at_once(tiny_values: dict[str, Any], tmp_path: Path) -> None:
     config = config_of(tiny_values, method={"name": "fixmatch"}, evaluation={"head": "average"})
-    with pytest.raises(UserError, match=r"evaluation\.head=average needs a semantic head, which fixmatch has not"):
+    with pytest.raises(
+        UserError, match=r"evaluation\.head=average needs a semantic head, which fixmatch does not have"
+    ):
         train(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 def test_two_processes_do_not_train_in_one_folder(tiny_values: dict[str, Any], tmp_path: Path) -> None:
     interrupted(tiny_values, tmp_path / "run")
-    with RunFolder(tmp_path / "run").held(), pytest.raises(UserError, match="is being trained by another process"):
+    with RunFolder(tmp_path / "run").lock(), pytest.raises(UserError, match="is being trained by another process"):
         resume(tmp_path / "run")
-    assert resume(tmp_path / "run")["steps"] == 12
+    assert resume(tmp_path / "run").steps == 12
 
 
 def test_a_missing_page_is_made_again(tiny_values: dict[str, Any], tmp_path: Path) -> None:
     result = train(config_of(tiny_values), tmp_path / "run")
     (tmp_path / "run" / "report.html").unlink()
     assert resume(tmp_path / "run") == result
-    assert "semco on" in (tmp_path / "run" / "report.html").read_text()
+    assert "semco_plus on" in (tmp_path / "run" / "report.html").read_text()
 
 
 def test_weights_that_are_not_finite_are_never_saved(
@@ -200,7 +201,7 @@ def test_weights_that_are_not_finite_are_never_saved(
 
     def poisoned(self: Trainer, *batch: Any) -> None:
         original(self, *batch)
-        if self.step == 6:  # after the losses were looked at
+        if self.state.step == 6:  # after the losses were looked at
             with torch.no_grad():
                 next(self.network.parameters()).fill_(float("inf"))
 
@@ -212,7 +213,7 @@ def test_weights_that_are_not_finite_are_never_saved(
     assert kept == ["step-000000003.safetensors"]
 
 
-def test_a_line_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_line_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     run.metrics_file.symlink_to("/dev/full")
     with pytest.raises(UserError, match=r"cannot write .*metrics\.jsonl: No space left"):
@@ -225,9 +226,9 @@ def test_a_signal_while_compiling_is_answered_and_no_error_of_a_compiler(
 ) -> None:
     """A terminal's Ctrl-C ends the compilers that torch has started, too."""
 
-    class Heard(Silent):
+    class Listener(NullObserver):
         def on_message(self, text: str) -> None:
-            heard.append(text)
+            messages.append(text)
 
     def die(*_: object) -> None:
         os.kill(os.getpid(), signal.SIGINT)
@@ -238,20 +239,20 @@ def test_a_signal_while_compiling_is_answered_and_no_error_of_a_compiler(
     empty.parent.mkdir()
     empty.touch()
     whole.write_bytes(b"code")
-    heard: list[str] = []
+    messages: list[str] = []
     monkeypatch.setattr("semco.training.loop.choose_compilation", lambda *_: Compilation(True, "asked for"))
     with monkeypatch.context() as dying:
         dying.setattr(Trainer, "_train", die)
         with pytest.raises(Interrupted, match="stopped by SIGINT after step 0"):
-            train(config_of(tiny_values), tmp_path / "run", Heard())
-    assert heard[-1] == "stopping when the network is compiled"
+            train(config_of(tiny_values), tmp_path / "run", Listener())
+    assert messages[-1] == "stopping when the network is compiled"
     assert (empty.exists(), whole.exists()) == (False, True)
     monkeypatch.setattr("semco.training.loop.choose_compilation", lambda *_: Compilation(False, ""))
-    assert resume(tmp_path / "run")["steps"] == tiny_values["training"]["steps"]
+    assert resume(tmp_path / "run").steps == tiny_values["training"]["steps"]
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script_method:DeprecationWarning")
-def test_a_network_that_cannot_be_compiled_is_said_in_one_sentence(
+def test_a_network_that_cannot_be_compiled_is_one_sentence(
     tiny_values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
@@ -271,15 +272,17 @@ def test_data_that_was_moved_may_be_named_anew(tiny_values: dict[str, Any], tiny
     shutil.copy(tiny_npz, data)
     interrupted(merge(tiny_values, {"data": {"source": str(data)}}), run)
     moved = data.rename(tmp_path / "moved.npz")
-    with pytest.raises(UserError, match=r"run was begun with '.*data.npz', which is not there: put it back, or write"):
+    with pytest.raises(
+        UserError, match=r"run was started with '.*data.npz', which does not exist: put it back, or write"
+    ):
         resume(run)
     file = RunFolder(run).config_file
     file.write_text(file.read_text().replace(str(data), str(moved)))
-    assert resume(run)["steps"] == tiny_values["training"]["steps"]
+    assert resume(run).steps == tiny_values["training"]["steps"]
 
 
-def test_a_signal_saves_and_says_so(tiny_values: dict[str, Any], tmp_path: Path) -> None:
-    class Signalled(Silent):
+def test_a_signal_saves_the_run(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    class Signalled(NullObserver):
         def on_step(self, step: int) -> None:
             if step == 5:
                 os.kill(os.getpid(), signal.SIGTERM)
@@ -300,14 +303,15 @@ def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_good_checkpoint(
     original = Trainer._train
 
     def poisoned(self: Trainer, *batch: Any) -> None:
-        if self.step == 6:
+        if self.state.step == 6:
             with torch.no_grad():
                 next(self.network.parameters()).fill_(float("nan"))
         original(self, *batch)
 
     monkeypatch.setattr(Trainer, "_train", poisoned)
     with pytest.raises(
-        UserError, match=r"loss supervised_one_hot, .*cotraining, .* became non-finite at step 6.*step-000000004"
+        UserError,
+        match=r"loss supervised_semantic, .*cotraining_one_hot, .* became non-finite at step 6.*step-000000004",
     ):
         train(config_of(tiny_values), tmp_path / "run")
     kept = sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir())
@@ -319,7 +323,7 @@ def test_names_without_vectors_stop_semco_but_not_fixmatch(tiny_values: dict[str
     with pytest.raises(UserError, match=r"nothing\.npy"):
         train(config_of(values), tmp_path / "semco")
     assert not (tmp_path / "semco").exists()
-    assert train(config_of(values, method={"name": "fixmatch"}), tmp_path / "fixmatch")["steps"] == 12
+    assert train(config_of(values, method={"name": "fixmatch"}), tmp_path / "fixmatch").steps == 12
 
 
 def test_target_views_can_run_jointly(tiny_values: dict[str, Any], tmp_path: Path) -> None:
@@ -351,10 +355,10 @@ def test_memory_is_kept_from_the_first_step_on(
         assert wanted
         yield lambda: happened.append(f"kept on {device}")
 
-    monkeypatch.setattr("semco.training.loop.kept_for_reuse", kept)
+    monkeypatch.setattr("semco.training.loop.reuse_freed_memory", kept)
 
-    class Steps(Silent):
-        def on_line(self, line: Line) -> None:
+    class Steps(NullObserver):
+        def on_line(self, line: MetricsLine) -> None:
             happened.append(f"step {line['step']}")
 
     train(config_of(tiny_values, training={"steps": 3}), tmp_path / "run", Steps())
@@ -402,7 +406,7 @@ def test_labels_propagate_in_a_short_run(tiny_values: dict[str, Any], tmp_path: 
 def interrupted(values: dict[str, Any], run: Path) -> None:
     """A run that stopped after its second checkpoint."""
 
-    class Stop(Silent):
+    class Stop(NullObserver):
         def on_step(self, step: int) -> None:
             if step == 9:
                 raise Interrupted(2, step, run)
@@ -412,23 +416,23 @@ def interrupted(values: dict[str, Any], run: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "sentence"),
     [
         ("batch_size: 8", "training.batch_size was 8 and is 4"),
         ("backbone: wrn-10-1", "model.backbone was wrn-10-1 and is wrn-10-2"),
     ],
 )
-def test_a_run_goes_on_only_as_it_was_begun(
-    tiny_values: dict[str, Any], tmp_path: Path, change: str, said: str
+def test_a_run_resumes_only_with_its_configuration(
+    tiny_values: dict[str, Any], tmp_path: Path, change: str, sentence: str
 ) -> None:
     interrupted(tiny_values, tmp_path / "run")
     file = tmp_path / "run" / "config.yaml"
     text = file.read_text()
-    file.write_text(text.replace(change, f"{change.split(':')[0]}: {said.rpartition(' ')[2]}"))
-    with pytest.raises(UserError, match=re.escape(said)):
+    file.write_text(text.replace(change, f"{change.split(':')[0]}: {sentence.rpartition(' ')[2]}"))
+    with pytest.raises(UserError, match=re.escape(sentence)):
         resume(tmp_path / "run")
     file.write_text(text.replace("device: cpu", "device: auto"))  # where it runs may change
-    assert resume(tmp_path / "run")["steps"] == 12
+    assert resume(tmp_path / "run").steps == 12
 
 
 def test_a_checkpoint_with_other_bytes_is_not_used(tiny_values: dict[str, Any], tmp_path: Path) -> None:
@@ -468,5 +472,5 @@ def test_a_resumed_run_has_the_same_pool(tiny_values: dict[str, Any], tmp_path: 
     resume(tmp_path / "run")
     assert_same_run(tmp_path / "whole", tmp_path / "run")
     assert pq.read_table(tmp_path / "run" / "pseudo_labels.parquet").num_rows == rows
-    counts = prepare(config_of(values), RunFolder(tmp_path / "run"), Silent()).counts()
-    assert "16 labelled images, 128 without a label, 16 held out" in counts
+    counts = prepare(config_of(values), RunFolder(tmp_path / "run"), NullObserver()).counts()
+    assert "16 labelled images, 128 unlabelled, 16 for validation" in counts

@@ -89,10 +89,19 @@ def test_pseudo_labels_can_be_weighted_by_confidence(bench: Make, batch: Make) -
 @pytest.mark.parametrize(
     ("method", "sentence"),
     [
-        ({"name": "semco_plus", "thresholds": "flex"}, r"method.thresholds.rule = 'flex': input should be one of 'fixed', 'flexmatch'"),
+        (
+            {"name": "semco_plus", "thresholds": "flex"},
+            r"method.thresholds.rule = 'flex': input should be one of 'fixed', 'flexmatch'",
+        ),
         ({"name": "semco_plus", "thresholds": {"rule": "freematch", "tau_e": 0.9}}, "unknown config key 'method.thres"),
-        ({"name": "semco_plus", "thresholds": {"tau_o": 0.9}}, r"Known keys of method.thresholds: decay, lambda_f, rule"),
-        ({"name": "semco_plus", "thresholds": {"rule": "fixed", "weight": "one"}}, "keys of method.thresholds: rule, t"),
+        (
+            {"name": "semco_plus", "thresholds": {"tau_o": 0.9}},
+            r"Known keys of method.thresholds: decay, lambda_f, rule",
+        ),
+        (
+            {"name": "semco_plus", "thresholds": {"rule": "fixed", "weight": "one"}},
+            "keys of method.thresholds: rule, t",
+        ),
         ({"name": "freematch", "tau": 0.9}, "unknown config key 'method.tau'"),
         ({"name": "fixmatch", "decay": 0.9}, "unknown config key 'method.decay'"),
         ({"name": "flexmatch", "thresholds": "fixed"}, "belongs to an earlier version"),
@@ -105,7 +114,8 @@ def test_fields_of_another_rule_are_refused(method: dict[str, object], sentence:
 
 def test_a_rule_can_be_given_by_its_name() -> None:
     by_name, by_section = (
-        Config.parse({"method": {"name": "semco_plus", "thresholds": rule}}) for rule in ("softmatch", {"rule": "softmatch"})
+        Config.parse({"method": {"name": "semco_plus", "thresholds": rule}})
+        for rule in ("softmatch", {"rule": "softmatch"})
     )
     assert by_name == by_section
     assert Config.parse({"method": {"thresholds": {"decay": 0.5}}}).method.thresholds.rule == "freematch"  # type: ignore[attr-defined]

@@ -213,9 +213,7 @@ def test_the_policy_of_the_semantic_head_sees_groups(bench: object, batch: objec
     torch.testing.assert_close(seen[0].sum(dim=-1), torch.ones(12))
 
 
-@pytest.mark.parametrize(
-    "policy", [FlexMatchThreshold(0.9, ONES, 9), freematch(0.9, ONES), softmatch(0.9, ONES)]
-)
+@pytest.mark.parametrize("policy", [FlexMatchThreshold(0.9, ONES, 9), freematch(0.9, ONES), softmatch(0.9, ONES)])
 def test_what_a_policy_learns_is_saved(policy: ThresholdPolicy) -> None:
     import copy
 

@@ -30,7 +30,8 @@ def test_alpha_of_t() -> None:
     method = PseudoLabel(PseudoLabelConfig(), make_task(2))
     example = make_batch([0], LABELLED, [UNLABELLED])
     alpha = [
-        method.compute(example, ScriptedForward(), at(t, 1000)).weights["unlabelled"] for t in (0, 99, 100, 225, 350, 600, 999)
+        method.compute(example, ScriptedForward(), at(t, 1000)).weights["unlabelled"]
+        for t in (0, 99, 100, 225, 350, 600, 999)
     ]
     assert alpha == pytest.approx([0, 0, 0, 0.75, 1.5, 3, 3])
 

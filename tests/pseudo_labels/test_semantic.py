@@ -87,9 +87,7 @@ def test_without_groups_the_same_sample_is_discarded() -> None:
 
 def test_paper_label_is_the_best_class_even_outside_the_winning_group() -> None:
     cosines = [math.log(x) / 8.0 + 0.3 for x in (0.3, 0.3, 0.4)]
-    pseudo = pseudo_labels(
-        embedding_with_cosines(cosines)[None], torch.eye(4)[:3], torch.tensor([0, 0, 1]), paper(8.0)
-    )
+    pseudo = pseudo_labels(embedding_with_cosines(cosines)[None], torch.eye(4)[:3], torch.tensor([0, 0, 1]), paper(8.0))
     assert pseudo.group_ids.tolist() == [0]
     assert pseudo.class_ids.tolist() == [2]
 

@@ -11,15 +11,14 @@ import torch
 from semco.config import OptimConfig
 from semco.errors import UserError
 from semco.run.checkpoint import (
-    below,
+    add_prefix,
     checkpoints,
     load_checkpoint,
-    load_optimiser,
-    optimiser_tensors,
-    prefixed,
     save_checkpoint,
+    with_prefix,
 )
 from semco.training.optimiser import build_optimiser, parameter_groups
+from semco.training.state import _load_momenta, _momenta
 
 
 def test_round_trip_and_only_two_are_kept(tmp_path: Path) -> None:
@@ -78,7 +77,7 @@ def test_nothing_readable_is_an_error_and_nothing_at_all_is_none(tmp_path: Path)
         load_checkpoint(tmp_path)
 
 
-def test_a_write_that_the_system_refuses_is_told_and_the_old_checkpoint_stays(tmp_path: Path) -> None:
+def test_a_write_that_the_system_refuses_is_reported_and_the_old_checkpoint_stays(tmp_path: Path) -> None:
     """A limit on the size of files stands for the full disk: the error comes from the real write."""
     save_checkpoint(tmp_path, 1, {"w": torch.zeros(4)}, {})
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -104,9 +103,9 @@ def test_a_full_disk_leaves_the_old_checkpoint(tmp_path: Path, monkeypatch: pyte
 
 
 def test_prefixes() -> None:
-    tensors = {**prefixed("network", {"w": torch.ones(1)}), **prefixed("net", {"w": torch.zeros(1)})}
-    assert list(below("net", tensors)) == ["w"]
-    assert torch.equal(below("net", tensors)["w"], torch.zeros(1))
+    tensors = {**add_prefix("network", {"w": torch.ones(1)}), **add_prefix("net", {"w": torch.zeros(1)})}
+    assert list(with_prefix("net", tensors)) == ["w"]
+    assert torch.equal(with_prefix("net", tensors)["w"], torch.zeros(1))
 
 
 def test_momentum_survives() -> None:
@@ -124,7 +123,7 @@ def test_momentum_survives() -> None:
     step(layer, optimiser)
     other, fresh = stepped()
     other.load_state_dict(layer.state_dict())
-    load_optimiser(fresh, optimiser_tensors(optimiser))
+    _load_momenta(fresh, _momenta(optimiser))
     step(layer, optimiser)
     step(other, fresh)
     assert torch.equal(layer.weight, other.weight)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from semco.training import memory
-from semco.training.memory import kept_for_reuse
+from semco.training import allocator
+from semco.training.allocator import reuse_freed_memory
 
 
 @pytest.fixture
@@ -22,31 +22,31 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
         def malloc_trim(self, pad: int) -> None:
             made.append((0, pad))
 
-    monkeypatch.setattr(memory.ctypes, "CDLL", lambda _: Library())
+    monkeypatch.setattr(allocator.ctypes, "CDLL", lambda _: Library())
     return made
 
 
 OWN_PAGES = [(-1, 128 << 10), (-3, 128 << 10), (-4, 65536)]
-AFTERWARDS = [(-1, 64 << 20), (-3, 32 << 20), (-4, 65536)]  # where glibc's own thresholds end
+DEFAULTS = [(-1, 64 << 20), (-3, 32 << 20), (-4, 65536)]  # where glibc's own thresholds end
 
 
 def test_memory_is_kept_from_the_call_on(calls: list[tuple[int, int]]) -> None:
-    with kept_for_reuse(torch.device("cpu")) as keep:
+    with reuse_freed_memory(torch.device("cpu")) as keep:
         assert calls == OWN_PAGES
         keep()
         assert calls == [*OWN_PAGES, (0, 0), (-1, -1), (-4, 0)]
         calls.clear()
-    assert calls == [*AFTERWARDS, (0, 0)]
+    assert calls == [*DEFAULTS, (0, 0)]
 
 
 def test_memory_is_returned_again_whatever_happens(calls: list[tuple[int, int]]) -> None:
-    with pytest.raises(KeyboardInterrupt), kept_for_reuse(torch.device("cpu")):
+    with pytest.raises(KeyboardInterrupt), reuse_freed_memory(torch.device("cpu")):
         raise KeyboardInterrupt
-    assert calls == [*OWN_PAGES, *AFTERWARDS, (0, 0)]
+    assert calls == [*OWN_PAGES, *DEFAULTS, (0, 0)]
 
 
 @pytest.mark.parametrize(("device", "wanted"), [("meta", True), ("cpu", False)])
 def test_nothing_is_done_on_a_gpu_or_unasked(calls: list[tuple[int, int]], device: str, wanted: bool) -> None:
-    with kept_for_reuse(torch.device(device), wanted) as keep:
+    with reuse_freed_memory(torch.device(device), wanted) as keep:
         keep()
     assert calls == []

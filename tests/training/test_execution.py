@@ -11,8 +11,9 @@ from semco.config import ModelConfig, TrainingConfig
 from semco.models import build_network
 from semco.models.activation import Block, after_activation
 from semco.models.normalisation import WarmBatchNorm2d
-from semco.training import execution
-from semco.training.execution import choose_compilation, choose_precision, compiling, multiply_adds, prepare_network
+from semco.training import compilation
+from semco.training.compilation import choose_compilation, compiler_options, multiply_adds
+from semco.training.execution import choose_precision, prepare_network
 
 CPU = torch.device("cpu")
 
@@ -31,24 +32,24 @@ def test_multiply_adds_by_hand() -> None:
 
 
 def test_long_runs_compile_and_short_ones_do_not(network: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(execution.shutil, "which", lambda _: "/usr/bin/c++")
-    work = 100 * multiply_adds(network, (3, 8, 8)) / execution.EAGER_RATE * execution.COMPILE_SAVES
+    monkeypatch.setattr(compilation.shutil, "which", lambda _: "/usr/bin/c++")
+    work = 100 * multiply_adds(network, (3, 8, 8)) / compilation.EAGER_RATE * compilation.COMPILE_SAVES
     layers = sum(isinstance(part, nn.Conv2d) for part in network.modules())
-    back = round(layers * execution.COMPILE_SECONDS / work)
+    back = round(layers * compilation.COMPILE_SECONDS / work)
     for steps, wanted in ((back, False), (2 * back - 1, False), (2 * back, True)):
         chosen = choose_compilation(TrainingConfig(steps=steps), network, (3, 8, 8), 100, CPU)
-        assert chosen.wanted is wanted
-        assert f"after about {back} steps" in chosen.reason
+        assert chosen.is_wanted is wanted
+        assert f"about {back} steps win back" in chosen.reason
     # Twice the work, and it is worth it twice as soon.
-    assert choose_compilation(TrainingConfig(steps=back + 1), network, (3, 8, 8), 200, CPU).wanted
+    assert choose_compilation(TrainingConfig(steps=back + 1), network, (3, 8, 8), 200, CPU).is_wanted
 
 
 def test_what_is_asked_for_is_done(network: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert choose_compilation(TrainingConfig(steps=1, compile="on"), network, (3, 8, 8), 1, CPU).wanted
-    assert not choose_compilation(TrainingConfig(compile="off"), network, (3, 8, 8), 10**6, CPU).wanted
-    monkeypatch.setattr(execution.shutil, "which", lambda _: None)
+    assert choose_compilation(TrainingConfig(steps=1, compile="on"), network, (3, 8, 8), 1, CPU).is_wanted
+    assert not choose_compilation(TrainingConfig(compile="off"), network, (3, 8, 8), 10**6, CPU).is_wanted
+    monkeypatch.setattr(compilation.shutil, "which", lambda _: None)
     chosen = choose_compilation(TrainingConfig(), network, (3, 8, 8), 10**6, CPU)
-    assert (chosen.wanted, chosen.reason) == (False, "there is no C++ compiler")
+    assert (chosen.is_wanted, chosen.reason) == (False, "there is no C++ compiler")
 
 
 def test_precision() -> None:
@@ -88,7 +89,7 @@ def test_a_compiled_network_makes_maps_again_too(choice: str, maps: int) -> None
         return tensor
 
     with (
-        compiling(TrainingConfig(recompute=choice), CPU),
+        compiler_options(TrainingConfig(recompute=choice), CPU),
         torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor),
     ):
         chain(x)

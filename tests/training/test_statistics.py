@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from semco.distributed.processes import Processes
-from semco.training.statistics import FiniteWatch, Meters, describe_pool, surest_accuracy
+from semco.training.statistics import DivergenceMonitor, Meters, confident_accuracy, describe_pool
 from semco.types import PseudoLabels, StepResult
 
 # Classes 0 and 1 form a group; class 2 is alone.
@@ -38,9 +38,9 @@ def test_losses_are_means_over_steps_and_the_total_is_weighted() -> None:
 def test_pseudo_labels_are_judged_by_the_hidden_truth() -> None:
     #            right  wrong class, right group  wrong   not retained  truth unknown
     truth = torch.tensor([0, 1, 2, 2, -1])
-    said = pseudo([0, 0, 1, 2, 2], [1, 1, 1, 0, 1])
+    pseudo_labels = pseudo([0, 0, 1, 2, 2], [1, 1, 1, 0, 1])
     meters = Meters(GROUPS)
-    step = StepResult(losses={"supervised": torch.tensor(1.0)}, pseudo_labels={"one_hot": said})
+    step = StepResult(losses={"supervised": torch.tensor(1.0)}, pseudo_labels={"one_hot": pseudo_labels})
     meters.add(step, truth)
     line = meters.line()
     assert line["pseudo/one_hot/ratio"] == pytest.approx(4 / 5)
@@ -74,25 +74,25 @@ def test_sums_survive_saving() -> None:
 
 
 def test_the_term_that_breaks_first_is_named() -> None:
-    watch = FiniteWatch()
-    watch.look(result(1.0, extra=torch.tensor(1.0)), 0)
-    assert watch.culprits() is None
-    watch.look(result(1.0, extra=torch.tensor(math.inf)), 1)
-    watch.look(result(math.nan, extra=torch.tensor(math.nan)), 2)
-    assert watch.culprits() == (["extra"], 1)
+    monitor = DivergenceMonitor()
+    monitor.check(result(1.0, extra=torch.tensor(1.0)), 0)
+    assert monitor.first_divergence() is None
+    monitor.check(result(1.0, extra=torch.tensor(math.inf)), 1)
+    monitor.check(result(math.nan, extra=torch.tensor(math.nan)), 2)
+    assert monitor.first_divergence() == (["extra"], 1)
 
 
 def test_the_surest_are_judged_apart_from_thresholds() -> None:
     """Five images count, not those of class 2 and of no known class; of the surest two one is right."""
-    said = PseudoLabels(
+    pseudo_labels = PseudoLabels(
         class_ids=torch.tensor([0, 1, 0, 1, 1, 2, 1]),
         weights=torch.zeros(7),
         confidence=torch.tensor([0.3, 0.9, 0.5, 0.8, 0.1, 0.99, 0.95]),
     )
     truth, counts = torch.tensor([0, 1, 1, 0, 1, 2, -1]), torch.tensor([True, True, False])
-    assert surest_accuracy(said, truth, counts, 0.4) == 0.5
-    assert surest_accuracy(said, truth, counts, 1.0) == pytest.approx(3 / 5)
-    assert surest_accuracy(said, truth, counts, 0.0) is None
-    described = describe_pool({"one_hot": said}, truth, GROUPS)["one_hot"]
+    assert confident_accuracy(pseudo_labels, truth, counts, 0.4) == 0.5
+    assert confident_accuracy(pseudo_labels, truth, counts, 1.0) == pytest.approx(3 / 5)
+    assert confident_accuracy(pseudo_labels, truth, counts, 0.0) is None
+    described = describe_pool({"one_hot": pseudo_labels}, truth, GROUPS)["one_hot"]
     assert described["surest_accuracy/grouped"] == 1.0  # a fifth of five: image 1 alone
     assert described["ratio"] == 0.0

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from semco.cli.display import Display
-from semco.cli.running import method_line, show_how_to_resume
+from semco.cli.running import show_how_to_resume
 
 METHODS = ("supervised", "semco_plus")
 
@@ -38,7 +38,6 @@ def demo(
         }
         runs.append(folder / method)
         with show_how_to_resume(again), Display(console, method) as display:
-            display.on_message(method_line(method))
             train_or_resume(configure("demo", options=options), runs[-1], display)
     page = write_report(runs, folder / "report.html", "SemCo demo: 4 labels per class")
     Console().print(summary_table(runs))

@@ -65,14 +65,6 @@ def show_how_to_resume(command: str | None = None) -> Iterator[None]:
         raise typer.Exit(stopped.exit_code) from None
 
 
-def method_line(name: str) -> str:
-    """Return the line that says which method is trained."""
-    from semco.methods import Method
-
-    title = Method.registry[name].title
-    return f"{title}; the paper's method is --method semco" if name == "semco_plus" else title
-
-
 def show_result(result: RunResult, *, as_json: bool) -> None:
     """Print a few lines, or one JSON object as the last line."""
     if not is_main():

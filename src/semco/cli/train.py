@@ -9,7 +9,7 @@ import typer
 
 from semco.cli.display import Display
 from semco.cli.options import RunOptions, with_run_options
-from semco.cli.running import method_line, run_in_processes, show_how_to_resume, show_result, status_console
+from semco.cli.running import run_in_processes, show_how_to_resume, show_result, status_console
 
 
 @with_run_options
@@ -47,6 +47,5 @@ def train_here(config: str, out: Path | None, as_json: bool) -> None:
     chosen = Config.from_yaml(config)
     title = f"{chosen.method.name} on {Path(chosen.data.source).name}"
     with show_how_to_resume(), Display(status_console(), title) as display:
-        display.on_message(method_line(chosen.method.name))
         result = run_training(chosen, out, display)
     show_result(result, as_json=as_json)

@@ -296,8 +296,8 @@ def _first_error(error: ValidationError, values: Mapping[str, Any]) -> str:
     if (sentence := retired_value(dotted, first["input"])) is not None:
         return sentence
     if first["type"] == "union_tag_invalid":
-        known = ", ".join(map(repr, THRESHOLD_RULES))
-        return f"config {dotted}.rule = {first['ctx']['tag']!r}: input should be one of {known}."
+        rules = ", ".join(map(repr, THRESHOLD_RULES))
+        return f"config {dotted}.rule = {first['ctx']['tag']!r}: input should be one of {rules}."
     message = first["msg"].removeprefix("Value error, ")
     value = "" if isinstance(first["input"], Mapping) else f" = {first['input']!r}"  # a whole section is too long
     return f"config {dotted}{value}: {message[0].lower()}{message[1:]}."
@@ -336,7 +336,7 @@ def _fields_at(path: list[str], values: Mapping[str, Any]) -> list[str]:
 
 
 def _branch(field: FieldInfo, values: Mapping[str, Any]) -> type[BaseModel] | None:
-    """Return the section class of a field; of a union of threshold rules, the one that ``values`` name or the default."""
+    """Return the section class of a field; of a union, the rule that ``values`` name or the default."""
     annotation = field.annotation
     if isinstance(annotation, type):
         return annotation if issubclass(annotation, BaseModel) else None

@@ -158,7 +158,7 @@ class _ProcessShare:
     ) -> None:
         """``members`` are positions in the training set; all processes together use ``step_size`` of them per step."""
         if len(members) == 0:
-            raise UserError(f"there is no {name} image to train on: change data.num_labels, data.pool or data.validation.")
+            raise UserError(f"there is no {name} image to train on: change data.num_labels, data.pool or validation.")
         self._members, self._step_size = torch.from_numpy(members), step_size
         self.size = step_size // world_size
         self.steps_per_pass = math.ceil(len(members) / step_size)

@@ -19,7 +19,7 @@ from PIL import Image
 from torch import Tensor
 
 from semco.data.datasets import ProgressCallback
-from semco.data.decode import IMAGE_SUFFIXES, DECODE_ERRORS, decode
+from semco.data.decode import DECODE_ERRORS, IMAGE_SUFFIXES, decode
 from semco.data.folder import find_images
 from semco.distributed.processes import Processes
 from semco.errors import UserError

@@ -17,7 +17,9 @@ from semco.run.folder import RunFolder
 from semco.training.execution import choose_device
 
 
-def evaluate_run(run: Path, head: Head | None = None, report: ProgressCallback | None = None, device: str = "auto") -> Evaluation:
+def evaluate_run(
+    run: Path, head: Head | None = None, report: ProgressCallback | None = None, device: str = "auto"
+) -> Evaluation:
     """Numbers of ``head`` (the run's own if None) on the test images."""
     folder = RunFolder.open(run)
     config = folder.config()

@@ -133,8 +133,8 @@ def _check_equal(first: Cell, cell: Cell) -> None:
     if changes:
         details = ", ".join(f"{key} {old} and {new}" for key, (old, new) in changes.items())
         raise UserError(
-            f"{first.variant} and {cell.variant} differ in more than the method ({details}); give these fields the same "
-            "value for all variants."
+            f"{first.variant} and {cell.variant} differ in more than the method ({details}); give these fields "
+            "the same value for all variants."
         )
 
 

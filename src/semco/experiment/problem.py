@@ -15,7 +15,7 @@ from torch import Tensor
 
 from semco.config import Config
 from semco.data.datasets import Dataset
-from semco.data.sources import source_exists, load
+from semco.data.sources import load, source_exists
 from semco.data.split import Split, make_split
 from semco.errors import UserError
 from semco.files import read_json, write_json, write_text
@@ -57,8 +57,8 @@ class Problem:
         dataset, split = self.dataset, self.split
         test = 0 if dataset.test_images is None else len(dataset.test_images)
         return (
-            f"{dataset.num_classes} classes; {len(split.labelled):,} labelled images, {split.num_without_label:,} unlabelled, "
-            f"{len(split.validation):,} for validation, {test:,} for testing"
+            f"{dataset.num_classes} classes; {len(split.labelled):,} labelled images, "
+            f"{split.num_without_label:,} unlabelled, {len(split.validation):,} for validation, {test:,} for testing"
         )
 
 
@@ -128,7 +128,7 @@ def image_digest(images: Tensor, most: int = 1000) -> str:
 
 
 def fingerprints(label_vectors: Tensor) -> list[float]:
-    """Return one number per label vector of (K, d) that identifies it; not a checksum, as machines round differently."""
+    """Return one number per label vector of (K, d) that identifies it; no checksum, as machines round differently."""
     waves = torch.arange(label_vectors.shape[1], dtype=torch.float64).cos()
     return [round(float(number), 4) for number in label_vectors.double() @ waves]
 

@@ -69,7 +69,8 @@ def check_same_configuration(run: RunFolder, config: Config) -> None:
     changes = changes_of_command(run.config(), config)
     if changes:
         raise UserError(
-            f"{run.path} was made with another configuration ({', '.join(changes)}); choose another folder or remove it."
+            f"{run.path} was made with another configuration ({', '.join(changes)}); choose another folder, or "
+            "remove it."
         )
 
 

@@ -27,7 +27,7 @@ from semco.evaluation.predictions import Scorer, probabilities
 from semco.evaluation.results import evaluate_probabilities, image_batches, write_evaluation
 from semco.evaluation.samples import pick_samples
 from semco.experiment.problem import Problem, write_problem
-from semco.methods import build_method
+from semco.methods import build_method, describe_method
 from semco.methods.base import Method
 from semco.models import Network, build_network
 from semco.report import write_report
@@ -65,6 +65,7 @@ class Session:
                     stack.enter_context(self.run.lock())
                     write_problem(self.run, self.problem, self._method.scale)
             trainer = self._trainer()
+            self.observer.on_message(f"method: {describe_method(self.config.method.name)}")
             self.observer.on_message(f"{self.problem.counts()}; {self.config.training.total_steps:,} steps")
             trainer.run()
             return self._finish(trainer)

@@ -21,4 +21,10 @@ def build_method(config: MethodConfig, task: Task) -> Method[MethodConfig]:
     return Method.registry[config.name](config, task)
 
 
-__all__ = ["Forward", "Head", "Method", "Pool", "build_method"]
+def describe_method(name: str) -> str:
+    """Return one line that says which method this is, and for our variant how to get the paper's method."""
+    title = Method.registry[name].title
+    return f"{title}; the paper's method is 'semco'" if name == "semco_plus" else title
+
+
+__all__ = ["Forward", "Head", "Method", "Pool", "build_method", "describe_method"]

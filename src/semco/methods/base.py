@@ -65,7 +65,7 @@ class Method(nn.Module, ABC, Generic[C]):
     ``progress.gather`` and ``progress.mean``. After the step the buffers of the processes are merged by their kind:
 
     - floating-point: the mean, which is right for moving averages of batch means;
-    - named in ``per_image_buffers``: one row per unlabelled image, of which a step changes only those of its own images;
+    - named in ``per_image_buffers``: one row per unlabelled image; a step changes only the rows of its own images, and
       each row is taken from the process that saw the image (memory banks, ensembled predictions);
     - other numbers: the maximum, which is right for counters of steps;
     - registered with ``persistent=False``: not merged and not saved, for constants made from the task.

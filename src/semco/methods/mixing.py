@@ -70,7 +70,7 @@ def cow_masks(
 
 
 def gaussian_matrix(size: int, sigmas: Tensor) -> Tensor:
-    """Return matrices (N, size, size) that smooth along one side of an image, zero beyond its border, for sigmas (N, 1, 1)."""
+    """Return matrices (N, size, size) that smooth one side of an image, zero beyond its border, sigmas (N, 1, 1)."""
     place = torch.arange(size, dtype=sigmas.dtype, device=sigmas.device)
     distance = (place[:, None] - place[None, :]) / sigmas
     return (-0.5 * distance.square()).exp() / (sigmas * math.sqrt(2.0 * math.pi))

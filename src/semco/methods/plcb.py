@@ -70,7 +70,7 @@ class PLCB(Method[PLCBConfig]):
         )
 
     def relabel(self, index: Tensor, probabilities: Tensor) -> Tensor:
-        """Return the current soft labels (U, K) of images (U,); from the next visit on, ``probabilities`` replace them."""
+        """Return the current soft labels (U, K) of images (U,); at the next visit they are ``probabilities``."""
         labels = self.soft_labels[index].to(probabilities.dtype)
         labels = torch.where(labels.sum(dim=-1, keepdim=True) > 0, labels, probabilities)  # on a first visit
         self.soft_labels[index] = probabilities.to(self.soft_labels.dtype)

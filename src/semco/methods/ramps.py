@@ -8,7 +8,7 @@ from semco.types import Progress
 
 
 def sigmoid_ramp(fraction: float, length: float) -> float:
-    """Return exp(-5 (1 - t)^2), t from 0 to 1 over the first ``length`` of the run, then 1 (Laine & Aila 2017, App. A)."""
+    """Return exp(-5 (1 - t)^2), t from 0 to 1 over the first ``length`` of the run, then 1 (Laine & Aila 2017)."""
     done = 1.0 if length == 0 else min(1.0, fraction / length)
     return math.exp(-5.0 * (1.0 - done) ** 2)
 

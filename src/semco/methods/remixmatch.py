@@ -41,7 +41,7 @@ class ReMixMatchConfig(MethodConfig):
 
 
 class ReMixMatch(Method[ReMixMatchConfig]):
-    """MixMatch whose targets come from a weak view, aligned to the class distribution, and are used for strong views."""
+    """MixMatch whose targets come from a weak view, aligned to the class distribution, and hold for strong views."""
 
     name = "remixmatch"
     title = "ReMixMatch (Berthelot et al. 2020)"

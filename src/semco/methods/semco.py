@@ -2,8 +2,8 @@
 
 Two heads share one backbone. The one-hot head f_oh works as in FixMatch. The semantic head f_sc predicts the label
 vector of the class, and its pseudo-labels are retained when a *group* of similar classes is likely enough. Each head
-also learns from the pseudo-labels of the other (co-training). Our own variant is `semco.methods.semco_plus`; all settings
-of the paper outside the method (optimiser, schedule, data) are in the recipe ``paper``.
+also learns from the pseudo-labels of the other (co-training). Our variant is `semco.methods.semco_plus`. The paper's
+settings outside the method (optimiser, schedule, data) are in the recipe ``paper``.
 
 Shapes: B labelled images, U unlabelled images, K classes, d embedding size, Q groups. M (K, d) are the label vectors.
 """

@@ -1,7 +1,7 @@
 """SemCo+: our variant of SemCo. It is what ``semco train`` uses.
 
-It has the losses of the paper (`semco.methods.semco`) and departs from it in six fields. Each of them has a NOTE with the
-paper's value, and each can be switched back. docs/confidence.md says why, and what each of them is worth.
+It has the losses of the paper (`semco.methods.semco`) and departs from it in five fields. Each of them has a NOTE with
+the paper's value, and each can be switched back. docs/confidence.md says why, and what each of them is worth.
 
 Shapes: B labelled images, U unlabelled images, K classes, d embedding size, Q groups.
 """
@@ -71,8 +71,8 @@ class SemCoPlusConfig(CoTrainingConfig):
     perfect_score: float = Field(default=0.97, gt=0, lt=1)
     """Mean score of a perfect prediction with scale=auto. NOTE: 0.9 for the paper's rule."""
     cotraining_target: Literal["distribution", "label"] = "distribution"
-    """What the semantic head teaches the one-hot head: the distribution over the classes of the winning group. NOTE: the
-    paper teaches the most likely class ("label")."""
+    """What the semantic head teaches the one-hot head: the distribution over the classes of the winning group.
+    NOTE: the paper teaches the most likely class ("label")."""
     vectors: Literal["centred", "as_given"] = "centred"
     """Label vectors that the semantic head predicts: with their mean subtracted. NOTE: the paper uses them as given."""
 

@@ -35,8 +35,8 @@ class UDAConfig(MethodConfig):
 
 
 class UDA(Method[UDAConfig]):
-    """The sharpened prediction on a weak view, if confident, is the target of a strong view; well-learned labelled images
-    are left out at first, to avoid overfitting."""
+    """The sharpened prediction on a weak view, if confident, is the target of a strong view; labelled images that are
+    already learned well are left out at first, to avoid overfitting."""
 
     name = "uda"
     title = "UDA (Xie et al. 2020)"
@@ -89,7 +89,7 @@ def signal_limit(schedule: Schedule, fraction: float, classes: int) -> float:
 def annealed_cross_entropy(
     logits: Tensor, class_ids: Tensor, limit: float, progress: Progress
 ) -> tuple[Tensor, Tensor]:
-    """Return the mean cross-entropy () over images whose true class has at most probability ``limit``, and these (B,)."""
+    """Return the mean cross-entropy () over images whose class has probability ``limit`` at most, and these (B,)."""
     losses = cross_entropy(logits, class_ids)
     kept = ((-losses.detach()).exp() <= limit).to(losses.dtype)
     share = progress.mean(kept.mean()).clamp(min=torch.finfo(kept.dtype).tiny)

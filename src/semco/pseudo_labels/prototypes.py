@@ -45,7 +45,7 @@ def cluster_means(features: Tensor, count: int, generator: torch.Generator) -> T
 
 
 def _spread(unit: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Return the initial centres (count, F): a random one of (n, F), then each time the one farthest from all before."""
+    """Return the initial centres (count, F): a random one of (n, F), then always the one farthest from all before."""
     chosen = [torch.randint(len(unit), (), generator=generator).to(unit.device)]
     closest = unit @ unit[chosen[0]]
     for _ in range(count - 1):

@@ -95,7 +95,7 @@ def semantic_pseudo_labels(
 
 
 def disagreement(one_hot: PseudoLabels, semantic: PseudoLabels) -> Tensor:
-    """Return 1 where both heads retain an image with different classes, else 0: (U,); with soft weights, their product."""
+    """Return 1 where both heads retain an image with different classes, else 0 (soft weights: their product): (U,)."""
     return (one_hot.class_ids != semantic.class_ids) * one_hot.weights * semantic.weights
 
 

@@ -57,8 +57,8 @@ def _may_be_same_data(one: str, other: str) -> bool:
 
 def changes_of_comparison(one: Config, other: Config) -> Changes:
     """Return the fields that make the comparison of two runs unfair."""
-    sections = ({name: getattr(each, name).model_dump(mode="json") for name in EQUAL_SECTIONS} for each in (one, other))
-    return changed_fields(*sections, ignored=SEED)
+    old, new = ({name: getattr(each, name).model_dump(mode="json") for name in EQUAL_SECTIONS} for each in (one, other))
+    return changed_fields(old, new, SEED)
 
 
 def experiment_fields(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -74,10 +74,11 @@ def multiply_adds(network: nn.Module, image_shape: tuple[int, ...]) -> float:
 
 
 def compiler_options(config: TrainingConfig, device: torch.device) -> AbstractContextManager[object]:
-    """Make compiled code follow ``training.recompute``; by default the compiler stores the input of each convolution."""
+    """Make compiled code follow ``training.recompute``; by default the compiler stores inputs of convolutions."""
     if not recomputes_activations(config, device):
         return nullcontext()
-    return compiler.patch(aggressive_recomputation=True)
+    patched: AbstractContextManager[object] = compiler.patch(aggressive_recomputation=True)
+    return patched
 
 
 @contextmanager
