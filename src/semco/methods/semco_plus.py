@@ -104,8 +104,9 @@ class SemCoPlus(Method[SemCoPlusConfig]):
         x, u = batch.labelled, batch.unlabelled
         outputs = forward(labelled=x.weak[0], strong=u.strong[0], no_grad={"weak": u.weak[0]})
         labelled, strong, weak = outputs["labelled"], outputs["strong"], outputs["weak"]
-        scores, index = self._scores(weak), batch.unlabelled_index
-        pl.update_policy(self.one_hot_policy, weak.logits.softmax(dim=-1), index, progress)
+        probabilities, index = weak.logits.softmax(dim=-1), batch.unlabelled_index
+        scores = self._scores(weak, probabilities)
+        pl.update_policy(self.one_hot_policy, probabilities, index, progress)
         pl.update_policy(self.semantic_policy, scores.groups, index, progress)
         pseudo = self._select(weak, scores)
         one_hot, semantic = pseudo["one_hot"], pseudo["semantic"]
@@ -127,7 +128,7 @@ class SemCoPlus(Method[SemCoPlusConfig]):
         return StepResult(losses | policy_losses, loss_weights(self.config) | policy_weights, metrics, pseudo)
 
     def pseudo_labels(self, weak: Outputs, index: Tensor) -> dict[str, PseudoLabels]:  # noqa: ARG002
-        return self._select(weak, self._scores(weak))
+        return self._select(weak, self._scores(weak, weak.logits.softmax(dim=-1)))
 
     def _select(self, weak: Outputs, scores: pl.SemanticScores) -> dict[str, PseudoLabels]:
         retained = self.semantic_policy.weights(scores.groups)
@@ -135,12 +136,13 @@ class SemCoPlus(Method[SemCoPlusConfig]):
         semantic = pl.semantic_pseudo_labels(scores, self.label_vectors, self.groups, retained, best_in_group)
         return {"one_hot": pl.one_hot_pseudo_labels(weak.logits, self.one_hot_policy), "semantic": semantic}
 
-    def _scores(self, outputs: Outputs) -> pl.SemanticScores:
+    def _scores(self, outputs: Outputs, probabilities: Tensor) -> pl.SemanticScores:
+        """Return the scores of the semantic head, given the probabilities (U, K) of the one-hot head."""
         assert self.scale is not None
         embedding = pl.embedding_of(outputs)
         if self.config.scoring == "paper":
             return pl.paper_scores(embedding, self.label_vectors, self.groups, self.scale)
-        return joint_scores(embedding, outputs.logits, self.label_vectors, self.groups, self.scale)
+        return joint_scores(embedding, probabilities, self.label_vectors, self.groups, self.scale)
 
     def _policy_losses(
         self, strong: Outputs, one_hot: PseudoLabels, semantic: PseudoLabels, progress: Progress
@@ -148,7 +150,8 @@ class SemCoPlus(Method[SemCoPlusConfig]):
         """Return the losses of the threshold policies (FreeMatch's fairness), by head, and their weights."""
         if not self.one_hot_policy.weights_of_losses:
             return {}, {}
-        probabilities, groups = strong.logits.softmax(dim=-1), self._scores(strong).groups
+        probabilities = strong.logits.softmax(dim=-1)
+        groups = self._scores(strong, probabilities).groups
         by_head = {
             "one_hot": (self.one_hot_policy, probabilities, one_hot.weights),
             "semantic": (self.semantic_policy, groups, semantic.weights),
@@ -162,14 +165,14 @@ class SemCoPlus(Method[SemCoPlusConfig]):
 
 
 def joint_scores(
-    embedding: Tensor, logits: Tensor, label_vectors: Tensor, groups: pl.ClassGroups, scale: float
+    embedding: Tensor, probabilities: Tensor, label_vectors: Tensor, groups: pl.ClassGroups, scale: float
 ) -> pl.SemanticScores:
     """Return p = the mean of both heads' probabilities (U, K) and its sums over the groups (U, Q).
 
     A cosine gives the direction of a prediction but not how sure it is, so an untrained semantic head looks certain.
     With the one-hot head's softmax a group is retained only if both heads agree on it.
     """
-    classes = (pl.class_probabilities(embedding, label_vectors, scale) + logits.softmax(dim=-1)) / 2
+    classes = (pl.class_probabilities(embedding, label_vectors, scale) + probabilities) / 2
     return pl.SemanticScores(classes, groups.sum_scores(classes))
 
 
