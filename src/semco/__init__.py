@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from semco.estimator import SemCoClassifier
     from semco.experiment import resume, train
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["Config", "SemCoClassifier", "UserError", "__version__", "resume", "train"]
 
 # The module of each public name; imported when first used, so that the command line starts fast.
