@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 app = typer.Typer(help="Measure speed and memory, as ratios within one run.", no_args_is_help=True)
 
@@ -58,20 +58,20 @@ def _step_tables(result: Mapping[str, Any]) -> list[Table]:
 
 def _variant_table(variants: Mapping[str, Mapping[str, Any]]) -> Table:
     columns = {
-        "best processor time, s": "cpu_s",
+        "CPU time, best, s": "cpu_s",
         "times faster": "times_faster",
-        "median wall-clock time, s": "median_wall_s",
-        "times faster (median)": "times_faster_median",
+        "wall time, median, s": "median_wall_s",
+        "times faster, median": "times_faster_median",
         "memory, MB": "memory_mb",
-        "relative to the authors'": "memory_ratio",
+        "memory, ratio": "memory_ratio",
     }
-    table = Table("SemCo+ step", *columns, box=None)
+    table = Table(Column("SemCo+ step", no_wrap=True), *columns, box=None)
     for name, variant in variants.items():
         table.add_row(name, *(str(variant[field]) for field in columns.values()))
     if compiled := variants.get("compiled"):
         steps = compiled["break_even_steps"]
         pays = "which it never wins back" if steps is None else f"which {steps} steps win back"
-        table.caption = f"compiling takes {compiled['compile_cpu_s']} s of processor time, {pays}"
+        table.caption = f"compiling takes {compiled['compile_cpu_s']} s of CPU time, {pays}"
     return table
 
 
@@ -83,7 +83,7 @@ def _method_table(methods: Mapping[str, Mapping[str, float]]) -> Table:
 
 
 def _profile_table(profile: Mapping[str, Any]) -> Table:
-    table = Table("part of a SemCo+ step", "processor time, ms", "%", box=None)
+    table = Table("part of a SemCo+ step", "CPU time, ms", "%", box=None)
     for part, milliseconds in profile["parts_ms"].items():
         table.add_row(part, str(milliseconds), str(profile["parts_percent"][part]))
     table.caption = f"everything except the network: {profile['other_percent']} %"
@@ -108,8 +108,8 @@ def scale(
 
 
 def _growth_table(result: Mapping[str, Any]) -> Table:
-    columns = ("quantity", "size", "processor time per step, ms", "exponent", "memory, MB", "exponent")
-    table = Table(*columns, box=None, caption="exponent of the growth since the previous size: 1 is linear")
+    columns = (Column("quantity", no_wrap=True), "size", "CPU time per step, ms", "exponent", "memory, MB", "exponent")
+    table = Table(*columns, box=None, caption="exponent: growth since the previous size; 1 is linear")
     for axis in result["axes"].values():
         for row in axis["rows"]:
             time, memory = ("" if x is None else str(x) for x in (row["time_exponent"], row["memory_exponent"]))
