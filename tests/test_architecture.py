@@ -1,8 +1,13 @@
-"""The rooms of the package and what may stand in them, read from the source alone."""
+"""The rules of the package: its rooms (folders), their order, and what the files of a room may contain."""
 
 from __future__ import annotations
 
 import ast
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,11 +17,26 @@ ROOT = Path(__file__).parents[1] / "src" / "semco"
 FILES = sorted(ROOT.rglob("*.py"))
 # A file may import from its own room and from earlier ones.
 ROOMS = (
-    "errors", "files", "across", "averaging", "types", "config", "data", "labels", "models", "pseudo_labels", "losses",
-    "methods", "training", "evaluation", "report", "recipes", "experiment", "comparison", "estimator", "bench", "cli",
-    "__init__", "__main__",
+    "errors", "files", "types", "config", "distributed", "data", "labels", "models", "pseudo_labels", "losses",
+    "methods", "run", "training", "evaluation", "analysis", "report", "experiment", "estimator", "export", "studio",
+    "bench", "cli", "__init__", "__main__",
 )  # fmt: skip
-every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+# Folders that count as rooms of their own when lines are counted.
+INNER_ROOMS = ("data/augment", "labels/build")
+MOST_LINES_OF_ROOM, MOST_LINES_OF_FUNCTION = 2100, 60
+FLAG = re.compile(r"""(^|[\s'"(`])--[a-z]""")
+# Files outside cli/ that may contain command-line flags, or text that looks like them.
+WITH_FLAGS = {
+    "experiment/comparison.py": "builds the command line of a run",
+    "report/page.py": "shows the command that repeats a run",
+    "report/figures.py": "names CSS variables",
+}
+every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
+
+
+def inside(path: Path) -> str:
+    """Return the path of a file within the package, such as ``data/views.py``."""
+    return path.relative_to(ROOT).as_posix()
 
 
 def tree(path: Path) -> ast.Module:
@@ -29,7 +49,7 @@ def module_name(path: Path) -> str:
 
 
 def room(module: str) -> str:
-    """``semco.data.views`` -> ``data``; the package itself is the room ``__init__``."""
+    """Return the room of a module: ``data`` for ``semco.data.views``, ``__init__`` for the package itself."""
     parts = module.split(".")
     return parts[1] if len(parts) > 1 else "__init__"
 
@@ -40,7 +60,7 @@ def is_module(name: str) -> bool:
 
 
 def imports_of(node: ast.AST, path: Path) -> Iterator[str]:
-    """The modules an import statement names, in full; ``from semco import data`` is ``semco.data``."""
+    """Yield the full names of the modules that a statement imports; ``from semco import data`` gives ``semco.data``."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom):
@@ -61,7 +81,7 @@ def all_imports(path: Path) -> set[str]:
 
 
 def module_level_imports(path: Path) -> set[str]:
-    """What importing the file imports: statements in functions and under TYPE_CHECKING are left out."""
+    """Return what importing the file imports, which excludes statements in functions and under TYPE_CHECKING."""
     found: set[str] = set()
     waiting: list[ast.AST] = list(tree(path).body)
     while waiting:
@@ -84,34 +104,155 @@ def file_of(module: str) -> Path | None:
     return None
 
 
-def test_there_is_something_to_check() -> None:
+def uses_of_torch_distributed(node: ast.AST) -> Iterator[str]:
+    """Yield the statements and expressions by which a part of a file uses torch.distributed."""
+    private = ("torch.distributed", "torch._C._distributed_c10d")
+    for part in ast.walk(node):
+        names: list[str] = []
+        if isinstance(part, ast.Import):
+            names = [alias.name for alias in part.names]
+        elif isinstance(part, ast.ImportFrom):
+            names = [f"{part.module}.{alias.name}" for alias in part.names]
+        elif isinstance(part, ast.Attribute):
+            names = [ast.unparse(part)]
+        if any(name == each or name.startswith(f"{each}.") for name in names for each in private):
+            yield ast.unparse(part)
+
+
+def flags_in(node: ast.AST) -> list[str]:
+    """Return the strings, other than docstrings, that contain a command-line flag."""
+    parts = list(ast.walk(node))
+    docstrings = {id(part.value) for part in parts if isinstance(part, ast.Expr)}
+    strings = [part.value for part in parts if isinstance(part, ast.Constant) and id(part) not in docstrings]
+    return [text for text in strings if isinstance(text, str) and FLAG.search(text)]
+
+
+def long_functions(node: ast.AST) -> dict[str, int]:
+    """Return the number of lines of each function that is too long."""
+    lengths = {
+        f"{part.name}, line {part.lineno}": (part.end_lineno or part.lineno) - part.lineno + 1
+        for part in ast.walk(node)
+        if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    return {name: lines for name, lines in lengths.items() if lines > MOST_LINES_OF_FUNCTION}
+
+
+def unused_imports_kept(text: str) -> list[str]:
+    """Return the lines that tell the linter to accept an unused import, which is there for its side effects."""
+    return re.findall(r".*#\s*noqa\b:?.*\bF401\b.*", text)
+
+
+def room_of_lines(path: Path) -> str:
+    """Return the room in which the lines of a file count."""
+    inner = [name for name in INNER_ROOMS if inside(path).startswith(f"{name}/")]
+    return inner[0] if inner else room(module_name(path))
+
+
+def test_the_package_is_found() -> None:
     assert len(FILES) > 20
 
 
 @every_file
-def test_imports_point_backwards(path: Path) -> None:
+def test_imports_come_from_the_same_or_an_earlier_room(path: Path) -> None:
     own = room(module_name(path))
-    assert own in ROOMS, f"{path.name} stands in no known room"
+    assert own in ROOMS, f"{path.name} is in an unknown room"
     for name in all_imports(path):
         if name.split(".")[0] == "semco":
             assert ROOMS.index(room(name)) <= ROOMS.index(own) or name == "semco", f"{own} imports {name}"
 
 
 @every_file
-def test_nothing_is_called_utils(path: Path) -> None:
+def test_only_distributed_uses_torch_distributed(path: Path) -> None:
+    uses = list(uses_of_torch_distributed(tree(path)))
+    assert room(module_name(path)) == "distributed" or not uses, uses
+
+
+def test_no_method_imports_distributed() -> None:
+    methods = [path for path in FILES if room(module_name(path)) == "methods"]
+    assert len(methods) > 10
+    for path in methods:
+        assert "distributed" not in {room(name) for name in all_imports(path) if name.startswith("semco.")}, path.name
+
+
+def test_config_works_alone() -> None:
+    """The configuration finds the methods by itself, in an interpreter that has imported nothing else."""
+    code = "from semco.config import Config; print(Config().method.name)"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT.parent)}
+    finished = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False
+    )
+    assert (finished.returncode, finished.stdout.strip()) == (0, "semco_plus"), finished.stderr
+
+
+@every_file
+def test_no_import_for_its_side_effects(path: Path) -> None:
+    assert not unused_imports_kept(path.read_text(encoding="utf-8"))
+
+
+@every_file
+def test_command_line_flags_stay_in_cli(path: Path) -> None:
+    """Messages raised elsewhere also reach people who use the library, who have no command line."""
+    if room(module_name(path)) != "cli" and inside(path) not in WITH_FLAGS:
+        assert not flags_in(tree(path))
+
+
+@pytest.mark.parametrize("name", WITH_FLAGS)
+def test_exceptions_for_flags_are_needed(name: str) -> None:
+    assert flags_in(tree(ROOT / name)), f"{name} contains no flag: remove it from WITH_FLAGS"
+
+
+@every_file
+def test_functions_are_short(path: Path) -> None:
+    assert not long_functions(tree(path))
+
+
+def test_rooms_are_small() -> None:
+    lines: Counter[str] = Counter()
+    for path in FILES:
+        lines[room_of_lines(path)] += path.read_text(encoding="utf-8").count("\n")
+    assert set(INNER_ROOMS) <= set(lines)
+    assert {name: count for name, count in lines.items() if count > MOST_LINES_OF_ROOM} == {}
+
+
+def test_the_checks_find_violations() -> None:
+    for source in (
+        "import torch.distributed as dist",
+        "from torch import distributed",
+        "from torch.distributed.rendezvous import rendezvous",
+        "from torch._C._distributed_c10d import Store",
+        "import torch\ntorch.distributed.barrier()",
+    ):
+        assert list(uses_of_torch_distributed(ast.parse(source))), source
+    for source in ("raise E('use --out')", "x = f'{y} --set a=b'", "x = '--out'", "x = 'see `--out`'"):
+        assert flags_in(ast.parse(source)), source
+    for source in (
+        "def f():\n    'Same as --out.'",
+        "class A:\n    x: int\n    'The field of --x.'",
+        "x = 'a--b -- c'",
+    ):
+        assert not flags_in(ast.parse(source)), source
+    assert long_functions(ast.parse("def f():\n" + "    pass\n" * MOST_LINES_OF_FUNCTION))
+    assert not long_functions(ast.parse("def f():\n" + "    pass\n" * (MOST_LINES_OF_FUNCTION - 1)))
+    assert unused_imports_kept("import semco.methods  # noqa: F401")
+    assert unused_imports_kept("import a.b  # noqa: E402, F401 (registers)")
+    assert not unused_imports_kept("def f(x):  # noqa: ARG001")
+
+
+@every_file
+def test_no_file_has_a_vague_name(path: Path) -> None:
     vague = {"util", "utils", "helper", "helpers", "misc", "common"}
     assert not vague & {part.lower() for part in path.relative_to(ROOT).with_suffix("").parts}
 
 
 @every_file
-def test_nothing_is_unpickled_freely(path: Path) -> None:
-    """No pickle.load(s), torch.load or numpy pickles; an Unpickler only as base of a class with its own find_class."""
+def test_nothing_is_unpickled_without_a_check(path: Path) -> None:
+    """No pickle.load(s), torch.load or numpy pickles; an Unpickler only as the base of a class with a find_class."""
     whole = tree(path)
     guarded = set()
     for node in ast.walk(whole):
         if isinstance(node, ast.ClassDef) and any("Unpickler" in ast.unparse(base) for base in node.bases):
             own = {item.name for item in node.body if isinstance(item, ast.FunctionDef)}
-            assert "find_class" in own, f"{node.name} accepts anything"
+            assert "find_class" in own, f"{node.name} accepts any class"
             guarded.update(id(part) for base in node.bases for part in ast.walk(base))
     for node in ast.walk(whole):
         if isinstance(node, ast.ImportFrom):
@@ -124,10 +265,10 @@ def test_nothing_is_unpickled_freely(path: Path) -> None:
             assert ast.unparse(node.value) == "False"
 
 
-def test_labels_start_without_torch() -> None:
-    """Importing labels/ must not import torch, neither itself nor through what it imports.
+def test_importing_labels_does_not_import_torch() -> None:
+    """Neither the files of labels/ nor the files that they import may import torch when they are imported.
 
-    The text encoder runs a network: it may reach torch, but only when it is used, and is itself imported late.
+    The text encoder runs a network, so it may import torch when it is used; other files import it only then.
     """
     labels = [path for path in FILES if room(module_name(path)) == "labels"]
     assert labels
@@ -146,8 +287,8 @@ def test_labels_start_without_torch() -> None:
             waiting += [found for parent in parents if (found := file_of(parent))]
 
 
-def test_the_reader_of_imports_reads() -> None:
-    """The rule above is only as good as its reading of import statements."""
+def test_import_statements_are_read() -> None:
+    """The rules on imports depend on it."""
     path = ROOT / "methods" / "semco.py"
     assert {"semco.pseudo_labels", "semco.losses", "torch", "typing"} <= all_imports(path)
     source = ast.parse("from . import base\nfrom ..data import views as v\nfrom .base import Method")
@@ -156,7 +297,7 @@ def test_the_reader_of_imports_reads() -> None:
 
 
 @every_file
-def test_no_notes_to_self(path: Path) -> None:
+def test_no_file_contains_notes_of_unfinished_work(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     for word in ("TODO", "FIXME", "XXX", "NotImplementedError"):
         assert word not in text

@@ -1,4 +1,4 @@
-"""The one exception that is meant for the person at the keyboard."""
+"""The exception for errors that the user can correct."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Iterable
 
 
 class UserError(ValueError):
-    """Bad input: one sentence that names the thing, the value and the way out.
+    """An error that the user can correct; its message names the thing, the value and the way out in one sentence.
 
-    The command line prints the sentence and exits with code 2; a traceback is never shown for it.
+    The command line prints the message without a traceback and exits with code 2.
     """
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """A hint such as ``; did you mean 'semco'?``, or an empty string when nothing is close."""
+    """Return a hint such as ``; did you mean 'semco'?``, or an empty string if no known word is similar."""
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def unknown(kind: str, word: str, known: Iterable[str]) -> UserError:
-    """The error for a name that is not in a registry."""
+    """Return the error for a word that is not among the known ones, for example the name of a method."""
     options = sorted(known)
     return UserError(f"unknown {kind} {word!r}{nearest(word, options) or '.'} Known: {', '.join(options)}.")

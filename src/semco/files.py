@@ -1,4 +1,7 @@
-"""Files that are either whole or not there: written under a temporary name, flushed to disk, then renamed."""
+"""Atomic writing: a file is written under a temporary name, flushed to disk, then renamed.
+
+So a process that is killed never leaves an incomplete file under the final name.
+"""
 
 from __future__ import annotations
 
@@ -22,21 +25,21 @@ from semco.errors import UserError
 
 @contextmanager
 def atomic_path(target: Path) -> Iterator[Path]:
-    """A temporary path beside ``target``; what was written there replaces ``target`` when the block ends well."""
+    """Yield a temporary path beside ``target``; the file replaces ``target`` if the block ends without an error."""
     temporary = _empty_file_beside(target)
     try:
         yield temporary
         flush_to_disk(temporary)
-        temporary.chmod(0o644)  # mkstemp makes files that only their owner may read
+        temporary.chmod(0o644)  # mkstemp creates files that only their owner can read
         temporary.replace(target)
-    except (OSError, SafetensorError) as error:  # safetensors reports a full disk as an error of its own
+    except (OSError, SafetensorError) as error:  # safetensors reports a full disk as its own error
         raise cannot_write(target, error) from error
     finally:
         temporary.unlink(missing_ok=True)
 
 
 def _empty_file_beside(target: Path) -> Path:
-    """A new file in the target's folder, which is made where it is missing."""
+    """Create an empty file in the folder of ``target``, and the folder if it does not exist, and return its path."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
@@ -47,19 +50,19 @@ def _empty_file_beside(target: Path) -> Path:
 
 
 def cannot_write(target: Path, error: Exception) -> UserError:
-    """What the system says of a file that it refuses."""
+    """Return the error for a file that cannot be written, with the reason of the operating system."""
     return UserError(f"cannot write {target}: {getattr(error, 'strerror', None) or error}.")
 
 
 def is_leftover(path: Path) -> bool:
-    """Whether a kill left this file behind before it could be renamed: it counts for nothing."""
+    """Return whether this is a temporary file that a killed process left behind; it can be ignored."""
     return path.name.startswith(".") and path.suffix == ".tmp"
 
 
 def lock(stream: IO[str]) -> bool:
-    """Lock an open file for as long as it is open; False where another process has it.
+    """Lock an open file until it is closed; return False if another process has locked it.
 
-    File systems that know no locks, and systems that are not POSIX, let everybody through.
+    On file systems without locks, and on systems that are not POSIX, nothing is locked and the result is True.
     """
     if fcntl is None:
         return True
@@ -68,30 +71,32 @@ def lock(stream: IO[str]) -> bool:
     except BlockingIOError:
         return False
     except OSError:
-        pass  # no locks here
+        pass  # a file system without locks
     return True
 
 
 def flush_to_disk(path: Path) -> None:
-    """Make sure that the bytes are on the disk before a rename makes them visible."""
+    """Wait until the content of a file is on the disk."""
     with path.open("rb") as stream:
         os.fsync(stream.fileno())
 
 
 def write_text(target: Path, text: str) -> None:
+    """Write a text file atomically."""
     with atomic_path(target) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def write_json(target: Path, value: Any) -> None:
+    """Write a JSON file atomically."""
     write_text(target, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 def read_json(path: Path) -> Any:
-    """The content of a JSON file; a missing or broken one is the user's to know."""
+    """Return the content of a JSON file; raise a `UserError` if it is missing or not valid."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise UserError(f"{path} is missing.") from None
+        raise UserError(f"{path} is missing; restore it, or check the path.") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not valid JSON ({error}).") from None
+        raise UserError(f"{path} is not valid JSON ({error}); restore the file.") from None

@@ -1,12 +1,12 @@
-"""The measurement of views: what it says, not how fast."""
+"""The measurement of views: its result, not its speed."""
 
 from __future__ import annotations
 
-from semco.bench.augment import augment
+from semco.bench.augment import bench_augment
 
 
-def test_times_and_ratios_belong_together() -> None:
-    result = augment(size=16, batch=8, repeats=1)
+def test_ratios_match_the_times() -> None:
+    result = bench_augment(size=16, batch=8, repeats=1)
     assert (result["size"], result["batch"]) == (16, 8)
     for kind in ("weak", "strong", "pair"):
         ours, pillow = result["ours_us"][kind], result["pillow_us"][kind]

@@ -1,1 +1,1 @@
-"""Measurements of speed, each as ratios inside one run."""
+"""Measurements of speed and memory, reported as ratios within one run because machines differ."""

@@ -1,4 +1,4 @@
-"""Time and memory of the label pipeline: reading compared with gensim, opening a large store, a full-size build.
+"""Time and memory of label vectors: reading compared with gensim, opening a large store, a full-size build.
 
 The full-size build uses synthetic files of the official sizes: GloVe 2.2 M x 300, word2vec 3 M x 300 and 34 M
 assertions, of which 3 M are kept.
@@ -7,8 +7,6 @@ assertions, of which 3 M are kept.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from semco.bench.child import run_code
 from semco.errors import UserError
 from semco.labels.build.readers.glove import read_glove
 from semco.labels.store import VectorStore
@@ -24,7 +23,7 @@ from semco.labels.store import VectorStore
 GLOVE_WORDS, WORD2VEC_WORDS, DIM = 2_200_000, 3_000_000, 300
 ASSERTIONS, KEPT, GRAPH_TERMS = 34_000_000, 3_000_000, 1_000_000
 MAX_WORDS = 500_000
-_ROWS = 1000  # different rows in a synthetic file: the numbers repeat, the words do not
+_ROWS = 1000  # number of different vectors in a synthetic file; vectors repeat, words do not
 
 
 def bench_labels(full: bool = False, scale: float = 1.0) -> dict[str, Any]:
@@ -37,7 +36,7 @@ def bench_labels(full: bool = False, scale: float = 1.0) -> dict[str, Any]:
 
 
 def time_reader(folder: Path, words: int = 20_000, repeats: int = 3) -> dict[str, float]:
-    """Measure the seconds to read the same GloVe text with SemCo and with gensim in turns, best of ``repeats``."""
+    """Return the seconds to read the same GloVe text with SemCo and with gensim in turns, best of ``repeats``."""
     try:
         from gensim.models import KeyedVectors
     except ImportError:
@@ -52,57 +51,54 @@ def time_reader(folder: Path, words: int = 20_000, repeats: int = 3) -> dict[str
 
 
 def time_large_store(folder: Path, size: int = 1_000_000, names: int = 1000) -> dict[str, float]:
-    """Measure the milliseconds to open a store of ``size`` x 128, and the seconds to look ``names`` names up in it."""
+    """Return the milliseconds to open a store of ``size`` terms, and the seconds to look up ``names`` names in it."""
     from semco.labels.lookup import Lookup
 
     rng = np.random.default_rng(0)
     terms = [f"term_{i:x}" for i in range(size)]
     rows = np.tile(rng.normal(size=(_ROWS, 128)).astype(np.float32), (size // _ROWS + 1, 1))[:size]
     VectorStore.write(folder / "store", terms, rows, np.arange(size), {})
-    opened = min(_seconds(lambda: VectorStore.open(folder / "store")) for _ in range(5))
+    open_seconds = min(_seconds(lambda: VectorStore.open(folder / "store")) for _ in range(5))
     store = VectorStore.open(folder / "store")
-    wanted = [f"Term {i:x}" for i in rng.choice(size, names, replace=False)]
+    class_names = [f"Term {i:x}" for i in rng.choice(size, names, replace=False)]
     matches: list[Any] = []
-    lookup_seconds = min(_seconds(lambda: matches.extend(Lookup(store).find_all(wanted)[0])) for _ in range(3))
-    vectors = _seconds(lambda: store.vectors([match.terms[0] for match in matches[:names]]))
-    return {"terms": size, "open_ms": 1000 * opened, "lookup_s": lookup_seconds, "vectors_s": vectors}
+    lookup_seconds = min(_seconds(lambda: matches.extend(Lookup(store).find_all(class_names)[0])) for _ in range(3))
+    vector_seconds = _seconds(lambda: store.vectors([match.terms[0] for match in matches[:names]]))
+    return {"terms": size, "open_ms": 1000 * open_seconds, "lookup_s": lookup_seconds, "vectors_s": vector_seconds}
 
 
 def time_full_build(folder: Path, scale: float = 1.0) -> dict[str, Any]:
-    """Measure the seconds of each stage and the peak memory of a build in a separate process."""
+    """Return the seconds of each stage and the peak memory of a build in a separate process."""
     make_glove(folder / "glove.txt", int(GLOVE_WORDS * scale))
     make_word2vec(folder / "word2vec.bin", int(WORD2VEC_WORDS * scale))
     make_conceptnet(folder / "graph.csv", scale)
     sizes = {path.name: path.stat().st_size for path in folder.glob("*.*")}
-    command = [sys.executable, "-c", _BUILD, str(folder), str(int(MAX_WORDS * scale))]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise UserError(f"the build failed: {done.stderr.strip().splitlines()[-1]}")
-    return {"scale": scale, "bytes": sizes, **json.loads(done.stdout)}
+    measured = run_code("build", _BUILD_CODE, str(folder), str(int(MAX_WORDS * scale)))
+    return {"scale": scale, "bytes": sizes, **measured}
 
 
-_BUILD = """
+_BUILD_CODE = """
 import json, resource, sys, time
 from pathlib import Path
 from semco.labels.build import build_store
 folder, max_words = Path(sys.argv[1]), int(sys.argv[2])
-begun, stages = time.perf_counter(), {}
+start, stages = time.perf_counter(), {}
 def report(stage, done, total):
-    stages.setdefault(stage, [time.perf_counter(), 0])[1] = time.perf_counter()
+    stages.setdefault(stage, time.perf_counter())
 files = (folder / "glove.txt", folder / "word2vec.bin", folder / "graph.csv")
 store = build_store(*files, folder / "built", max_words=max_words, report=report)
-total, starts = time.perf_counter() - begun, sorted((t[0], s) for s, t in stages.items())
-ends = [start for start, _ in starts[1:]] + [begun + total]
+total, begins = time.perf_counter() - start, sorted((begin, stage) for stage, begin in stages.items())
+ends = [begin for begin, _ in begins[1:]] + [start + total]
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 print(json.dumps({
     "total_s": total, "peak_gib": peak, "terms": store.size,
-    "stages_s": {stage: end - start for (start, stage), end in zip(starts, ends)},
+    "stages_s": {stage: end - begin for (begin, stage), end in zip(begins, ends)},
 }))
 """
 
 
 def make_glove(path: Path, words: int) -> None:
-    """Write a GloVe text file with random numbers of five digits."""
+    """Write a GloVe text file of random numbers with five digits."""
     rows = np.random.default_rng(0).normal(scale=0.4, size=(_ROWS, DIM))
     tails = [" " + " ".join(f"{x:.5g}" for x in row) + "\n" for row in rows]
     _write(path, (f"word{i:x}{tails[i % _ROWS]}".encode() for i in range(words)))
@@ -117,7 +113,7 @@ def make_word2vec(path: Path, words: int) -> None:
 
 
 def make_conceptnet(path: Path, scale: float) -> None:
-    """Write assertions; about every eleventh is English and of a relation that is kept."""
+    """Write ConceptNet assertions; about one in eleven is English and has a relation that is kept."""
     total, every = int(ASSERTIONS * scale), ASSERTIONS // KEPT
     terms = max(2, int(GRAPH_TERMS * scale))
     ends = np.random.default_rng(2).integers(0, terms, size=(total // every + 1, 2)).tolist()
@@ -142,6 +138,6 @@ def _write(path: Path, pieces: Iterator[bytes], head: bytes = b"") -> None:
 
 
 def _seconds(run: Callable[[], Any]) -> float:
-    begun = time.perf_counter()
+    start = time.perf_counter()
     run()
-    return time.perf_counter() - begun
+    return time.perf_counter() - start

@@ -1,7 +1,8 @@
-"""Weak and strong views made the usual way: one image at a time, one Pillow call after another.
+"""Weak and strong views made the usual way: one image at a time, with one Pillow call per operation.
 
-It takes the choices of `semco.data.augment.draws`, as plain numbers, so that it makes the very views that the batched
-code makes.
+The random draws come from `semco.data.augment.draws`, so the views are equal to those of the batched code.
+
+Shapes: M views, H height, W width.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Picture = Image.Image
 
 @dataclass(frozen=True)
 class Choice:
-    """What was drawn for one view."""
+    """The random draws of one view."""
 
     top: int
     left: int
@@ -32,16 +33,16 @@ class Choice:
 
 
 def choices(weak: WeakDraws, strong: StrongDraws) -> list[Choice]:
-    """One `Choice` for each of M views."""
+    """Return the draws of M views as one `Choice` per view."""
     names = [[OPERATIONS[code].name for code in row] for row in strong.operation.T.tolist()]
-    operations = [list(zip(*each, strict=True)) for each in zip(names, strong.magnitude.T.tolist(), strict=True)]
-    columns = (weak.top, weak.left, weak.flip), (strong.cut_y, strong.cut_x)
-    before, after = ([each.tolist() for each in group] for group in columns)
-    return [Choice(*row) for row in zip(*before, operations, *after, strict=True)]
+    operations = [list(zip(*view, strict=True)) for view in zip(names, strong.magnitude.T.tolist(), strict=True)]
+    crops = [column.tolist() for column in (weak.top, weak.left, weak.flip)]
+    centres = [column.tolist() for column in (strong.cut_y, strong.cut_x)]
+    return [Choice(*row) for row in zip(*crops, operations, *centres, strict=True)]
 
 
 def weak_view(image: NDArray[np.uint8], choice: Choice) -> NDArray[np.uint8]:
-    """``image`` (H, W) or (H, W, 3) padded by reflection, cropped and flipped."""
+    """Return the image (H, W) or (H, W, 3) padded by reflection, cropped and flipped."""
     height, width = image.shape[:2]
     y, x = abs(choice.top), abs(choice.left)
     padded = np.pad(image, [(y, y), (x, x), (0, 0)][: image.ndim], mode="reflect")
@@ -50,14 +51,14 @@ def weak_view(image: NDArray[np.uint8], choice: Choice) -> NDArray[np.uint8]:
 
 
 def strong_view(image: NDArray[np.uint8], choice: Choice, cutout: float) -> NDArray[np.uint8]:
-    """The drawn operations on a weak view, then Cutout."""
+    """Return a weak view after the drawn operations and Cutout."""
     picture = Image.fromarray(image)
     for name, magnitude in choice.operations:
         picture = APPLY[name](picture, magnitude)
     width, height = picture.size
-    tall, wide = round(cutout * height), round(cutout * width)
-    top, left = choice.cut_y - tall // 2, choice.cut_x - wide // 2
-    picture.paste(_fill(picture), (left, top, left + wide, top + tall))
+    cut_height, cut_width = round(cutout * height), round(cutout * width)
+    top, left = choice.cut_y - cut_height // 2, choice.cut_x - cut_width // 2
+    picture.paste(_fill(picture), (left, top, left + cut_width, top + cut_height))
     return np.asarray(picture)
 
 

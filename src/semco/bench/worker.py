@@ -1,7 +1,7 @@
-"""A process that trains step by step, at its parent's word, and says what each step took.
+"""Worker processes that train one step at a time, on request, and report the time and memory of each step.
 
-A process for each way of training, so that each has a peak memory of its own; one step of each in turn, so that what
-else the machine does falls on all alike.
+Each setting has its own process, so that its peak memory can be measured. The processes take turns step by step, so
+that other load on the machine affects all of them alike.
 """
 
 from __future__ import annotations
@@ -14,118 +14,117 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from semco.bench.rehearsal import Setting, rehearse
+from semco.bench.child import child_failed
+from semco.bench.synthetic import Setting, build_trainer
 from semco.distributed.processes import Processes, process_group
-from semco.errors import UserError
-from semco.training.loop import Silent
+from semco.training.observer import MetricsLine, NullObserver
 
-_CODE = "import sys; from semco.bench.worker import serve; serve(sys.argv[1], sys.argv[2])"
+_WORKER_CODE = "import sys; from semco.bench.worker import run_worker; run_worker(sys.argv[1], sys.argv[2])"
 
 
 @dataclass(frozen=True)
-class Took:
-    """One step: seconds by the clock and on the cores, the loss, and the peak memory of the process so far."""
+class StepTimes:
+    """Seconds of one step, wall-clock and processor time, its loss, and the peak memory of the process so far."""
 
     wall: float
     cpu: float
     loss: float
     peak_mb: float
-    base_mb: float  # what the process had before it made anything
+    base_mb: float  # peak memory before the trainer was built
 
 
-class Conductor(Silent):
-    """Ends each step by saying what it took, and begins the next when it is told to."""
+class StepReporter(NullObserver):
+    """Writes a line with the `StepTimes` after each step, and waits for a line before the next step."""
 
     def __init__(self, base_mb: float) -> None:
         self._base_mb = base_mb
-        self._begun = _clocks()
+        self._start = _read_clocks()
 
-    def on_line(self, line: Mapping[str, float | None]) -> None:
-        wall, cpu = (now - then for now, then in zip(_clocks(), self._begun, strict=True))
-        took = Took(wall, cpu, float(line["loss"] or 0.0), peak_mb(), self._base_mb)
-        sys.stdout.write(json.dumps(asdict(took)) + "\n")
+    def on_line(self, line: MetricsLine) -> None:
+        wall, cpu = (now - then for now, then in zip(_read_clocks(), self._start, strict=True))
+        times = StepTimes(wall, cpu, float(line["loss"] or 0.0), peak_mb(), self._base_mb)
+        sys.stdout.write(json.dumps(asdict(times)) + "\n")
         sys.stdout.flush()
         if not sys.stdin.readline():
             raise SystemExit(0)
-        self._begun = _clocks()
+        self._start = _read_clocks()
 
 
-def serve(text: str, folder: str) -> None:
-    """In the worker: train ``text``, a setting in JSON, for as long as the parent asks for steps."""
+def run_worker(setting_json: str, folder: str) -> None:
+    """Train a setting, given as JSON, for as long as the parent process asks for steps."""
     import torch
 
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     processes = Processes.from_environment()
-    setting, base = Setting(**json.loads(text)), peak_mb()
+    setting, base = Setting(**json.loads(setting_json)), peak_mb()
     with process_group(processes):
-        rehearse(setting, Path(folder) / "run", Conductor(base), processes).run()
+        build_trainer(setting, Path(folder) / "run", StepReporter(base), processes).run()
 
 
 def peak_mb() -> float:
-    """Peak memory of this process in megabytes."""
+    """Return the peak memory of this process in megabytes."""
     status = Path("/proc/self/status")
-    if status.exists():  # Linux's getrusage would begin with what the parent had
+    if status.exists():  # on Linux, getrusage would start from the peak of the parent
         (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
         return int(line.split()[1]) / 2**10
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (2**20 if sys.platform == "darwin" else 2**10)  # macOS counts bytes
 
 
-def _clocks() -> tuple[float, float]:
-    """Seconds by the clock and on the cores, those of finished child processes (compilers) included."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return time.perf_counter(), sum(each.ru_utime + each.ru_stime for each in used)
+def _read_clocks() -> tuple[float, float]:
+    """Return wall-clock and processor seconds, including those of finished child processes (compilers)."""
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return time.perf_counter(), sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
-def measuring(threads: int) -> dict[str, str]:
-    """The environment of a process that measures: waiting threads sleep, so that time on the cores is time at work."""
+def worker_environment(threads: int) -> dict[str, str]:
+    """Return environment variables that make waiting threads sleep, so that they use no processor time."""
     return {**os.environ, "OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": str(threads)}
 
 
 class Worker:
-    """A way of training as its parent sees it."""
+    """A worker process as its parent sees it."""
 
     def __init__(self, process: subprocess.Popen[str], errors: Path) -> None:
         self._process, self._errors = process, errors
-        self.asked = True  # it begins its first step unasked
+        self._is_stepping = True  # the first step starts without a request
 
-    def ask(self) -> None:
+    def start_step(self) -> None:
+        """Ask for a step, unless one has been started already."""
         assert self._process.stdin is not None
-        if not self.asked:
+        if not self._is_stepping:
             self._process.stdin.write("\n")
             self._process.stdin.flush()
-        self.asked = True
+        self._is_stepping = True
 
-    def answer(self) -> Took:
-        """What the step that was asked for took."""
+    def finish_step(self) -> StepTimes:
+        """Wait for the end of the step and return its times."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            said = self._errors.read_text(encoding="utf-8").strip().splitlines()
-            reason = said[-1] if said else f"exit code {self._process.wait()}"
-            raise UserError(f"a measurement ended early: {reason}.")
-        self.asked = False
-        return Took(**json.loads(line))
+            raise child_failed("step", self._errors.read_text(encoding="utf-8"), self._process.wait())
+        self._is_stepping = False
+        return StepTimes(**json.loads(line))
 
-    def step(self) -> Took:
-        self.ask()
-        return self.answer()
+    def step(self) -> StepTimes:
+        self.start_step()
+        return self.finish_step()
 
 
 @contextmanager
-def worker(setting: Setting, threads: int, environment: Mapping[str, str] | None = None) -> Iterator[Worker]:
-    """A worker that lives as long as the block, with a folder and a compiler's cache of its own."""
+def start_worker(setting: Setting, threads: int, environment: Mapping[str, str] | None = None) -> Iterator[Worker]:
+    """Start a worker with its own folder and compiler cache, and stop it when the block ends."""
     with tempfile.TemporaryDirectory() as folder:
-        own_cache = {"TORCHINDUCTOR_CACHE_DIR": f"{folder}/compiled"}
-        variables = {**measuring(threads), **own_cache, **(environment or {})}
+        cache = {"TORCHINDUCTOR_CACHE_DIR": f"{folder}/compiled"}
+        variables = {**worker_environment(threads), **cache, **(environment or {})}
         errors = Path(folder) / "errors.txt"
-        command = [sys.executable, "-c", _CODE, json.dumps(asdict(setting)), folder]
+        command = [sys.executable, "-c", _WORKER_CODE, json.dumps(asdict(setting)), folder]
         with errors.open("w") as stream:
             process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stream, text=True, env=variables
@@ -133,24 +132,24 @@ def worker(setting: Setting, threads: int, environment: Mapping[str, str] | None
         try:
             yield Worker(process, errors)
         finally:
-            _let_go(process)
+            _stop(process)
 
 
-def _let_go(process: subprocess.Popen[str], patience: float = 20.0) -> None:
-    """Closed input ends a worker that waits; one that is in the middle of a step is ended."""
+def _stop(process: subprocess.Popen[str], timeout: float = 20.0) -> None:
+    """Close the input, which ends a waiting worker; terminate a worker that is still in a step after ``timeout``."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.close()
     process.stdout.close()
     try:
-        process.wait(patience)
+        process.wait(timeout)
     except subprocess.TimeoutExpired:
         process.terminate()
         process.wait()
 
 
-def best_of(steps: list[Took]) -> dict[str, float]:
-    """The least time of either clock, the usual time by the clock on the wall, and the peak memory."""
+def summarise(steps: Sequence[StepTimes]) -> dict[str, float]:
+    """Return the best wall-clock and processor time, the median wall-clock time and the growth of the peak memory."""
     return {
         "wall_s": round(min(step.wall for step in steps), 4),
         "median_wall_s": round(statistics.median(step.wall for step in steps), 4),
@@ -159,16 +158,16 @@ def best_of(steps: list[Took]) -> dict[str, float]:
     }
 
 
-def take_turns(settings: Mapping[str, Setting], repeats: int, threads: int) -> dict[str, dict[str, Any]]:
-    """``repeats`` steps of every setting in turn, after one to warm up; the best of each, and its first step."""
+def measure_in_turns(settings: Mapping[str, Setting], repeats: int, threads: int) -> dict[str, dict[str, Any]]:
+    """Measure ``repeats`` steps of every setting, in turns, after a first step that is reported separately."""
     with ExitStack() as stack:
         workers, first = {}, {}
         for name, setting in settings.items():
-            workers[name] = stack.enter_context(worker(setting, threads))
-            first[name] = workers[name].step()  # one after the other: the first step may compile
-        turns = [{name: one.step() for name, one in workers.items()} for _ in range(repeats)]
-    measured = {name: best_of([turn[name] for turn in turns]) for name in settings}
+            workers[name] = stack.enter_context(start_worker(setting, threads))
+            first[name] = workers[name].step()  # not at the same time: the first step may compile
+        rounds = [{name: worker.step() for name, worker in workers.items()} for _ in range(repeats)]
+    summaries = {name: summarise([steps[name] for steps in rounds]) for name in settings}
     return {
-        name: {**best, "first_wall_s": first[name].wall, "first_cpu_s": first[name].cpu, "loss": first[name].loss}
-        for name, best in measured.items()
+        name: {**summary, "first_wall_s": first[name].wall, "first_cpu_s": first[name].cpu, "loss": first[name].loss}
+        for name, summary in summaries.items()
     }

@@ -1,127 +1,153 @@
-"""``semco bench``: how fast the parts are, each as a ratio inside one run."""
+"""``semco bench``: speed and memory of the parts, each as ratios within one run."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
-app = typer.Typer(help="Measure speed, as ratios inside one run.", no_args_is_help=True)
+app = typer.Typer(help="Measure speed and memory, as ratios within one run.", no_args_is_help=True)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Quick = Annotated[bool, typer.Option(help="Try out the measurement on a tiny network.")]
+Threads = Annotated[int, typer.Option(min=1, help="Threads per process.")]
 
 
 @app.command()
 def augment(
-    size: int = typer.Option(32, min=8, help="Height and width of the images."),
-    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+    size: Annotated[int, typer.Option(min=8, help="Height and width of the images.")] = 32,
+    as_json: AsJson = False,
 ) -> None:
-    """Weak and strong views, against a Pillow loop that makes the same ones, on one core."""
-    from semco.bench.augment import augment as measure
+    """Time weak and strong views on one core, compared with a Pillow loop that makes the same views."""
+    from semco.bench.augment import bench_augment
 
-    result = measure(size=size)
-    if as_json:
-        typer.echo(json.dumps(result))
-        return
-    table = Table("views", "ours, us an image", "Pillow, us an image", "times faster", box=None)
+    result = bench_augment(size=size)
+    _print(result, [_augment_table(result)], as_json)
+
+
+def _augment_table(result: Mapping[str, Any]) -> Table:
+    table = Table("views", "SemCo, us per image", "Pillow, us per image", "times faster", box=None)
     for kind, ratio in result["ratio"].items():
         table.add_row(kind, str(result["ours_us"][kind]), str(result["pillow_us"][kind]), str(ratio))
-    Console().print(table)
+    return table
 
 
 @app.command()
 def step(
-    quick: bool = typer.Option(False, help="A trial of the measurement on next to nothing, in a minute."),
-    threads: int = typer.Option(2, min=1, help="Threads of each process."),
-    repeats: int = typer.Option(8, min=1, help="Steps of each way, of which the best and the median count."),
-    compiled: bool = typer.Option(True, help="Measure torch.compile too, which takes a minute or more."),
-    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+    quick: Quick = False,
+    threads: Threads = 2,
+    repeats: Annotated[int, typer.Option(min=1, help="Steps per variant; the best and the median count.")] = 8,
+    compiled: Annotated[bool, typer.Option(help="Measure torch.compile too, which takes a minute or more.")] = True,
+    as_json: AsJson = False,
 ) -> None:
-    """A step of SemCo, against the authors' way of doing it: time, memory, and what it is spent on."""
-    from semco.bench.step import step as measure
+    """Measure a training step of SemCo+, compared with the authors' way: time, memory, and a profile of its parts."""
+    from semco.bench.step import bench_step
 
-    result = measure(threads=threads, repeats=repeats, quick=quick, compiled=compiled)
-    if as_json:
-        typer.echo(json.dumps(result))
-        return
-    for table in _step_tables(result):
-        Console().print(table)
+    result = bench_step(threads=threads, repeats=repeats, quick=quick, compiled=compiled)
+    _print(result, _step_tables(result), as_json)
 
 
-def _step_tables(result: dict[str, Any]) -> list[Table]:
-    columns = [
-        ("best on the cores, s", "cpu_s"),
-        ("times faster", "times_faster"),
-        ("median by the clock, s", "median_wall_s"),
-        ("times faster", "times_faster_usually"),
-        ("memory, MB", "memory_mb"),
-        ("of the authors'", "memory_ratio"),
-    ]
-    ways = Table("way", *(title for title, _ in columns), box=None)
-    for name, way in result["ways"].items():
-        ways.add_row(name, *(str(way[field]) for _, field in columns))
-    cost = result["ways"].get("compiled", {})
-    if cost:
-        ways.caption = f"compiling: {cost['compile_cpu_s']} s on the cores, back after {cost['pays_after_steps']} steps"
-    methods = Table("classes", "FixMatch, s", "SemCo, s", "above, %", box=None)
-    for classes, row in result["semantics"].items():
-        methods.add_row(classes, *map(str, row.values()))
-    profile = Table("part", "ms on the cores", "%", box=None)
-    for part, milliseconds in result["profile"]["parts_ms"].items():
-        profile.add_row(part, str(milliseconds), str(result["profile"]["parts_percent"][part]))
-    profile.caption = f"all but the network: {result['profile']['around_percent']} %"
-    return [ways, methods, profile]
+def _step_tables(result: Mapping[str, Any]) -> list[Table]:
+    return [_variant_table(result["variants"]), _method_table(result["methods"]), _profile_table(result["profile"])]
+
+
+def _variant_table(variants: Mapping[str, Mapping[str, Any]]) -> Table:
+    columns = {
+        "CPU time, best, s": "cpu_s",
+        "times faster": "times_faster",
+        "wall time, median, s": "median_wall_s",
+        "times faster, median": "times_faster_median",
+        "memory, MB": "memory_mb",
+        "memory, ratio": "memory_ratio",
+    }
+    table = Table(Column("SemCo+ step", no_wrap=True), *columns, box=None)
+    for name, variant in variants.items():
+        table.add_row(name, *(str(variant[field]) for field in columns.values()))
+    if compiled := variants.get("compiled"):
+        steps = compiled["break_even_steps"]
+        pays = "which it never wins back" if steps is None else f"which {steps} steps win back"
+        table.caption = f"compiling takes {compiled['compile_cpu_s']} s of CPU time, {pays}"
+    return table
+
+
+def _method_table(methods: Mapping[str, Mapping[str, float]]) -> Table:
+    table = Table("classes", "FixMatch, s", "SemCo+, s", "SemCo+ takes more, %", box=None)
+    for classes, row in methods.items():
+        table.add_row(classes, *(str(row[field]) for field in ("fixmatch_cpu_s", "semco_plus_cpu_s", "extra_percent")))
+    return table
+
+
+def _profile_table(profile: Mapping[str, Any]) -> Table:
+    table = Table("part of a SemCo+ step", "CPU time, ms", "%", box=None)
+    for part, milliseconds in profile["parts_ms"].items():
+        table.add_row(part, str(milliseconds), str(profile["parts_percent"][part]))
+    table.caption = f"everything except the network: {profile['other_percent']} %"
+    return table
 
 
 @app.command()
 def scale(
-    quick: bool = typer.Option(False, help="A trial of the measurement on next to nothing."),
-    threads: int = typer.Option(2, min=1, help="Threads of each process."),
-    repeats: int = typer.Option(5, min=1, help="Steps of each size, of which the best counts."),
-    out: Path = typer.Option(None, help="Draw a figure into this file (png, svg, pdf)."),
-    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+    quick: Quick = False,
+    threads: Threads = 2,
+    repeats: Annotated[int, typer.Option(min=1, help="Steps per size; the best counts.")] = 5,
+    out: Annotated[Path | None, typer.Option(help="Draw a figure into this file (png, svg, pdf).")] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Time and memory of a step over batch size, image size, classes, images in the pool and processes."""
-    from semco.bench.scale import draw, worse_than_linear
-    from semco.bench.scale import scale as measure
+    """Measure how a step's time and memory grow with batch size, image size, classes, pool and processes."""
+    from semco.bench.scale import bench_scale, describe_superlinear_growth, draw_growth
 
-    result = measure(threads=threads, repeats=repeats, quick=quick)
+    result = bench_scale(threads=threads, repeats=repeats, quick=quick)
     if out is not None:
-        draw(result, out)
-    if as_json:
-        typer.echo(json.dumps(result))
-        return
-    table = Table("", "size", "step, ms on the cores", "grows by power", "memory, MB", "grows by power", box=None)
+        draw_growth(result, out)
+    _print(result, [_growth_table(result), *describe_superlinear_growth(result)], as_json)
+
+
+def _growth_table(result: Mapping[str, Any]) -> Table:
+    columns = (Column("quantity", no_wrap=True), "size", "CPU time per step, ms", "exponent", "memory, MB", "exponent")
+    table = Table(*columns, box=None, caption="exponent: growth since the previous size; 1 is linear")
     for axis in result["axes"].values():
         for row in axis["rows"]:
-            powers = ["" if row[f"{what}_power"] is None else str(row[f"{what}_power"]) for what in ("time", "memory")]
+            time, memory = ("" if x is None else str(x) for x in (row["time_exponent"], row["memory_exponent"]))
             milliseconds = f"{1000 * row['cpu_s']:.1f}"
-            table.add_row(axis["title"], f"{row['size']:,}", milliseconds, powers[0], str(row["memory_mb"]), powers[1])
-    Console().print(table)
-    for sentence in worse_than_linear(result):
-        Console().print(sentence)
+            table.add_row(axis["title"], f"{row['size']:,}", milliseconds, time, str(row["memory_mb"]), memory)
+    return table
 
 
-@app.command("labels")
-def label_vectors(
-    full: bool = typer.Option(
-        False, help="Also build a store from made-up files of the official sizes: 15 minutes, 25 GB of disk."
-    ),
-    size: float = typer.Option(1.0, min=0.001, max=1.0, help="With --full: this part of the official sizes."),
-    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+@app.command()
+def labels(
+    full: Annotated[
+        bool, typer.Option(help="Also build a store from synthetic files of the official sizes: 15 minutes, 25 GB.")
+    ] = False,
+    size: Annotated[
+        float, typer.Option(min=0.001, max=1.0, help="With --full: the fraction of the official sizes.")
+    ] = 1.0,
+    as_json: AsJson = False,
 ) -> None:
-    """Reading vectors against gensim, opening a store of a million terms and looking names up in it."""
+    """Time reading vectors, compared with gensim, opening a store of a million terms and looking up names in it."""
     from semco.bench.labels import bench_labels
 
     result = bench_labels(full, size)
+    _print(result, [_labels_table(result)], as_json)
+
+
+def _labels_table(result: Mapping[str, Mapping[str, Any]]) -> Table:
+    table = Table("quantity", "value", box=None)
+    for part, values in result.items():
+        for name, value in values.items():
+            text = f"{value:.3g}" if isinstance(value, float) else str(value)
+            table.add_row(f"{part}: {name.replace('_', ' ')}", text)
+    return table
+
+
+def _print(result: Mapping[str, Any], parts: Sequence[Table | str], as_json: bool) -> None:
+    """Print the result as JSON, or as tables and sentences."""
     if as_json:
         typer.echo(json.dumps(result))
         return
-    table = Table("what", "measured", box=None)
-    for part, values in result.items():
-        for name, value in values.items():
-            shown = f"{value:.3g}" if isinstance(value, float) else str(value)
-            table.add_row(f"{part}: {name.replace('_', ' ')}", shown)
-    Console().print(table)
+    for part in parts:
+        Console().print(part)

@@ -1,4 +1,4 @@
-"""Training on made-up images, as it is to be measured: the real loop, the real views, no meaning.
+"""A trainer on synthetic images: the real training loop and real views, but images and classes without meaning.
 
 Shapes: N images, C channels, H height, W width, K classes, d embedding size.
 """
@@ -23,19 +23,20 @@ from semco.methods.base import Method, Pool
 from semco.models import build_network, feature_size
 from semco.models.activation import recompute_activations
 from semco.run.folder import RunFolder
-from semco.training.loop import Observer, Trainer
+from semco.training.loop import Trainer
+from semco.training.observer import Observer
 from semco.types import Task, Views
 
-CHANNELS, EMBEDDING, CLASSES_IN_A_GROUP = 3, 128, 2
-# Different pictures in a pool; a larger one repeats them.
-PICTURES = 1000
+CHANNELS, EMBEDDING_SIZE, CLASSES_PER_GROUP = 3, 128, 2
+# Number of different images in a pool; a larger pool repeats them.
+DIFFERENT_IMAGES = 1000
 
 
 @dataclass(frozen=True)
 class Setting:
     """What is trained, and how."""
 
-    method: str = "semco"
+    method: str = "semco_plus"
     backbone: str = "wrn-28-2"
     batch_size: int = 64
     mu: int = 3
@@ -44,15 +45,16 @@ class Setting:
     pool: int = 2000
     target_views: Literal["no_grad", "joint"] = "no_grad"
     channels_last: bool = True
-    keep_memory: bool = True
+    reuse_memory: bool = True
     recompute: Literal["on", "off"] = "on"
     compile: Literal["on", "off"] = "off"
     norm: Literal["batch", "none"] = "batch"
 
     def config(self) -> Config:
+        """Return the configuration of a run that logs every step and never validates or saves."""
         method: dict[str, Any] = {"name": self.method}
         if "semantic" in Method.registry[self.method].heads:
-            method["scale"] = 10.0  # whatever it is, it costs the same
+            method["scale"] = 10.0  # the value does not change the cost of a step
         training = {
             "batch_size": self.batch_size,
             "mu": self.mu,
@@ -69,8 +71,8 @@ class Setting:
         return Config.parse({"method": method, "model": model, "training": training})
 
 
-class Rows:
-    """Views that lie in memory channel by channel, as most code makes them."""
+class ChannelsFirst:
+    """Makes views in the usual memory format, one channel after the other."""
 
     def __init__(self, augment: Augment) -> None:
         self._augment = augment
@@ -80,34 +82,33 @@ class Rows:
         return Views(tuple(v.contiguous() for v in views.weak), tuple(v.contiguous() for v in views.strong))
 
 
-def pictures(count: int, size: int) -> Tensor:
-    """Noise made smooth, so that histograms and edges are like those of photographs: (N, C, H, W) uint8."""
+def make_images(count: int, size: int) -> Tensor:
+    """Return smooth noise, whose histograms and edges are like those of photographs: (N, C, H, W) uint8."""
     side = max(2, size // 8)
     noise = torch.rand((count, CHANNELS, side, side), generator=torch.Generator().manual_seed(0))
     return nn.functional.interpolate(noise, size=(size, size), mode="bicubic").mul_(255).clamp_(0, 255).byte()
 
 
-def made_up_task(setting: Setting) -> Task:
-    """Classes of which every two are a group."""
-    number = torch.arange(setting.classes)
-    vectors = torch.randn(setting.classes, EMBEDDING, generator=torch.Generator().manual_seed(0))
-    model = setting.config().model
+def make_task(setting: Setting) -> Task:
+    """Return a task with random label vectors and two classes per group."""
+    class_ids = torch.arange(setting.classes)
+    vectors = torch.randn(setting.classes, EMBEDDING_SIZE, generator=torch.Generator().manual_seed(0))
     return Task(
-        class_names=tuple(f"class {k}" for k in number.tolist()),
-        embeddings=nn.functional.normalize(vectors, dim=-1),
-        groups=number // CLASSES_IN_A_GROUP,
-        labelled_counts=torch.ones_like(number),
+        class_names=tuple(f"class {k}" for k in class_ids.tolist()),
+        label_vectors=nn.functional.normalize(vectors, dim=-1),
+        group_ids=class_ids // CLASSES_PER_GROUP,
+        labelled_counts=torch.ones_like(class_ids),
         pool_size=setting.pool,
-        num_features=feature_size(model, CHANNELS, setting.image_size),
+        num_features=feature_size(setting.config().model, CHANNELS, setting.image_size),
     )
 
 
-def made_up_batches(setting: Setting, method: Method[Any], processes: Processes) -> Batches:
-    """A pool of pictures of which a part is labelled, one class after the other."""
-    some = pictures(min(setting.pool, PICTURES), setting.image_size)
-    images = some.repeat(-(-setting.pool // len(some)), 1, 1, 1)[: setting.pool]
-    everything = torch.arange(setting.pool).numpy()
-    split = Split(everything[: 4 * setting.batch_size], everything, everything[:0], "")
+def make_batches(setting: Setting, method: Method[Any], processes: Processes) -> Batches:
+    """Return the batches of a synthetic pool, of which four batches of images are labelled."""
+    different = make_images(min(setting.pool, DIFFERENT_IMAGES), setting.image_size)
+    images = different.repeat(-(-setting.pool // len(different)), 1, 1, 1)[: setting.pool]
+    positions = torch.arange(setting.pool).numpy()
+    split = Split(positions[: 4 * setting.batch_size], positions, positions[:0], "")
     half = torch.full((CHANNELS,), 0.5)
     augment = Augment(AugmentConfig(), mean=half, std=half / 2)
     return Batches(
@@ -115,7 +116,7 @@ def made_up_batches(setting: Setting, method: Method[Any], processes: Processes)
         torch.arange(setting.pool) % setting.classes,
         split,
         method.views,
-        augment if setting.channels_last else Rows(augment),
+        augment if setting.channels_last else ChannelsFirst(augment),
         batch_size=setting.batch_size,
         mu=setting.mu,
         seed=0,
@@ -124,14 +125,14 @@ def made_up_batches(setting: Setting, method: Method[Any], processes: Processes)
     )
 
 
-def rehearse(setting: Setting, folder: Path, observer: Observer, processes: Processes | None = None) -> Trainer:
-    """A trainer of ``setting``, freshly initialised; ``observer`` hears of each step by its line."""
+def build_trainer(setting: Setting, folder: Path, observer: Observer, processes: Processes | None = None) -> Trainer:
+    """Return a trainer with initial weights; ``observer`` receives one line of metrics per step."""
     processes = processes or Processes()
-    config, task = setting.config(), made_up_task(setting)
+    config, task = setting.config(), make_task(setting)
     torch.manual_seed(0)
     method = build_method(config.method, task)
     size = setting.image_size
-    network: nn.Module = build_network(config.model, method.heads, setting.classes, EMBEDDING, CHANNELS, size)
+    network: nn.Module = build_network(config.model, method.heads, setting.classes, EMBEDDING_SIZE, CHANNELS, size)
     if setting.recompute == "on":
         recompute_activations(network)
     if setting.channels_last:
@@ -140,19 +141,21 @@ def rehearse(setting: Setting, folder: Path, observer: Observer, processes: Proc
         config,
         network,
         method,
-        made_up_batches(setting, method, processes),
-        task.groups,
+        make_batches(setting, method, processes),
+        task.group_ids,
         RunFolder.create(folder, config) if processes.is_main else RunFolder(folder),
         validate=lambda _: {},
-        pool=_no_pool(method),
+        pool=_refuse_pool(method),
         observer=observer,
         processes=processes,
-        keep_memory=setting.keep_memory,
+        reuse_memory=setting.reuse_memory,
     )
 
 
-def _no_pool(method: Method[Any]) -> Callable[[nn.Module], Pool]:
+def _refuse_pool(method: Method[Any]) -> Callable[[nn.Module], Pool]:
+    """Return a function that fails if the method asks for the whole pool, which is not measured here."""
+
     def refuse(_: nn.Module) -> Pool:
-        raise AssertionError(f"{method.name} looks at the whole pool, which is not rehearsed")
+        raise AssertionError(f"{method.name} evaluates the whole pool, which this measurement does not support")
 
     return refuse
