@@ -39,7 +39,7 @@ from semco.training.loop import Trainer
 from semco.training.signals import Interrupted
 from semco.training.statistics import Meters
 
-METHODS = ("supervised", "fixmatch", "semco")
+METHODS = ("supervised", "fixmatch", "semco", "semco_plus")
 # Views that nothing random changes: then images per step are all that the number of processes could touch.
 PLAIN_VIEWS = {"flip": False, "pad": 0.0, "operations": 0, "cutout": 0.0}
 
@@ -97,7 +97,9 @@ def assert_close(one: Path, two: Path) -> None:
     for mine, other in zip(lines_of(one), lines_of(two), strict=True):
         assert mine.keys() == other.keys()
         for name, value in mine.items():
-            assert value == (other[name] and pytest.approx(other[name], abs=1e-5, rel=1e-5)), name
+            # After a few steps two classes may be equally likely up to rounding: one of 16 images may change its class.
+            slack = 1 / 16 if name == "validation_accuracy" else 1e-5
+            assert value == (other[name] and pytest.approx(other[name], abs=slack, rel=1e-5)), name
 
 
 def assert_equal(one: Path, two: Path) -> None:
@@ -125,19 +127,19 @@ def test_two_processes_compute_what_one_does(tiny_values: dict[str, Any], tmp_pa
         train(config, tmp_path / f"one-{method}")
         assert_close(tmp_path / f"one-{method}", tmp_path / f"two-{method}")
         results = [RunFolder(tmp_path / f"{n}-{method}").result() for n in ("one", "two")]
-        assert results[0]["test_accuracy"] == results[1]["test_accuracy"]
-        assert results[0]["test_images"] == results[1]["test_images"] == 80
+        assert results[0].test_accuracy == results[1].test_accuracy
+        assert results[0].test_images == results[1].test_images == 80
 
 
 def test_synchronised_statistics_make_one_batch_of_all(tiny_values: dict[str, Any], tmp_path: Path) -> None:
     # Fixed thresholds retain nothing here. Where much is learnt from the pool, weights that differ by 2e-7 may end 1e-4
     # apart after four steps, in one process as well (kinks of activations, probably).
-    few = merge(tiny_values, {"method": {"name": "semco", "thresholds": "fixed"}})
-    together_ = config_of(few, "semco", training={"sync_batch_norm": True, "steps": 4})
-    apart = config_of(few, "semco", training={"steps": 4})
-    runs = {str(tmp_path / "sync"): together_.to_yaml(), str(tmp_path / "apart"): apart.to_yaml()}
+    few = merge(tiny_values, {"method": {"name": "semco_plus", "thresholds": "fixed"}})
+    synced = config_of(few, "semco_plus", training={"sync_batch_norm": True, "steps": 4})
+    apart = config_of(few, "semco_plus", training={"steps": 4})
+    runs = {str(tmp_path / "sync"): synced.to_yaml(), str(tmp_path / "apart"): apart.to_yaml()}
     in_processes(2, train_all, runs)
-    train(together_, tmp_path / "one")
+    train(synced, tmp_path / "one")
     assert_close(tmp_path / "one", tmp_path / "sync")
     with pytest.raises(AssertionError):
         assert_close(tmp_path / "one", tmp_path / "apart")
@@ -315,7 +317,7 @@ def test_a_killed_worker_loses_nothing(tiny_values: dict[str, Any], tmp_path: Pa
     in_processes(1, launch_dying, config, str(tmp_path / "killed"))
     assert_equal(tmp_path / "whole", tmp_path / "killed")
     results = [RunFolder(tmp_path / name).result() for name in ("whole", "killed")]
-    assert results[0]["per_class"] == results[1]["per_class"]
+    assert results[0].per_class == results[1].per_class
 
 
 def command(values: dict[str, Any], folder: Path, **training: Any) -> list[str]:
@@ -328,8 +330,8 @@ def test_torchrun_starts_the_command_line(tiny_values: dict[str, Any], tmp_path:
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run([*torchrun, *command(tiny_values, tmp_path)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["steps"] == 12  # said by one process only
-    # The same once more, by our own command: the folder exists, which is said once, in one sentence.
+    assert json.loads(done.stdout)["steps"] == 12  # printed by one process only
+    # The same once more, by our own command: the folder exists, which is reported once, in one sentence.
     again = [sys.executable, *command(tiny_values, tmp_path), "--processes", "2"]
     refused = subprocess.run(again, capture_output=True, text=True, check=False)
     assert refused.returncode == 2
@@ -345,10 +347,10 @@ def test_a_signal_to_the_command_saves_and_keeps_its_exit_code(tiny_values: dict
     while not metrics.exists() and started.poll() is None:
         time.sleep(0.05)
     started.terminate()
-    _, said = started.communicate(timeout=60)
-    assert started.returncode == 143, said
-    assert said.count("Go on with: semco resume") == 1
-    assert "Traceback" not in said
+    _, errors = started.communicate(timeout=60)
+    assert started.returncode == 143, errors
+    assert errors.count("Resume with: semco resume") == 1
+    assert "Traceback" not in errors
     assert len(list((tmp_path / "run" / "checkpoints").iterdir())) == 1
 
 

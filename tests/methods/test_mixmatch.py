@@ -8,7 +8,7 @@ import pytest
 import torch
 from scripted import ScriptedForward, at, log_table, make_batch, make_task, softmax
 
-from semco.methods.mixing import mixmatch_mixup
+from semco.data.mixing import mixmatch_mixup
 from semco.methods.mixmatch import MixMatch, MixMatchConfig
 
 LABELLED = log_table([[0.5, 0.25, 0.25], [0.1, 0.1, 0.8]])

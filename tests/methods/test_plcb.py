@@ -8,7 +8,7 @@ import pytest
 import torch
 from scripted import ScriptedForward, at, log_table, make_batch, make_task
 
-from semco.methods.mixing import beta_weights, permutation
+from semco.data.mixing import beta_weights, permutation
 from semco.methods.plcb import PLCB, PLCBConfig, class_divergence
 
 LABELLED = log_table([[0.5, 0.5]])

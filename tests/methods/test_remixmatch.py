@@ -8,7 +8,7 @@ import pytest
 import torch
 from scripted import ScriptedForward, at, make_batch, make_task, softmax
 
-from semco.methods.mixing import mixmatch_mixup
+from semco.data.mixing import mixmatch_mixup
 from semco.methods.remixmatch import ReMixMatch, ReMixMatchConfig, rotate_randomly
 from semco.types import Task
 

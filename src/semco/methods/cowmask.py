@@ -10,7 +10,7 @@ from pydantic import Field, PositiveFloat, model_validator
 from semco.config import MethodConfig, Unit
 from semco.losses import cross_entropy, squared_error
 from semco.methods.base import Forward, Method
-from semco.methods.mixing import cow_masks, mix
+from semco.data.mixing import cow_masks, mix
 from semco.pseudo_labels import soft_pseudo_labels
 from semco.types import Batch, Progress, StepResult, Task, ViewCounts
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from semco.config import MethodConfig, Unit
 from semco.losses import entropy, soft_cross_entropy
 from semco.methods.base import Forward, Method
-from semco.methods.mixing import beta_weights, mix, permutation
+from semco.data.mixing import beta_weights, mix, permutation
 from semco.pseudo_labels import soft_pseudo_labels
 from semco.types import Batch, Progress, StepResult, Task, ViewCounts
 

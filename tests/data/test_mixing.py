@@ -7,7 +7,7 @@ from statistics import NormalDist
 import pytest
 import torch
 
-from semco.methods.mixing import beta_weights, cow_masks, gaussian_matrix, mix, mixmatch_mixup, permutation
+from semco.data.mixing import beta_weights, cow_masks, gaussian_matrix, mix, mixmatch_mixup, permutation
 
 NONE = torch.zeros(0)
 
