@@ -7,9 +7,9 @@ import torch
 from scripted import ScriptedForward, at, make_batch, make_task
 
 from semco.config import Config
+from semco.data.mixing import cow_masks
 from semco.errors import UserError
 from semco.methods.cowmask import CowMask, CowMaskConfig
-from semco.data.mixing import cow_masks
 
 GENERATOR = torch.Generator().manual_seed(0)
 SIDE, U = 16, 6

@@ -8,8 +8,8 @@ import pytest
 import torch
 from scripted import ScriptedForward, at, make_batch, make_task
 
-from semco.methods.ict import ICT, ICTConfig
 from semco.data.mixing import beta_weights, permutation
+from semco.methods.ict import ICT, ICTConfig
 
 GENERATOR = torch.Generator().manual_seed(0)
 LABELLED = torch.randn(2, 4, generator=GENERATOR, dtype=torch.float64)

@@ -10,14 +10,15 @@ import typer
 from rich.console import Console
 from rich.table import Column, Table
 
-from semco.cli.options import RunOptions, with_run_options
+from semco.cli.options import RunOptions
 from semco.cli.running import show_headline
+from semco.cli.shared_options import with_options
 
 if TYPE_CHECKING:
     from semco.experiment.comparison import Cell, HeadRow, Outcome
 
 
-@with_run_options
+@with_options(RunOptions)
 def compare(
     options: RunOptions,
     *,

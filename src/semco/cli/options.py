@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 import typer
 
@@ -78,25 +77,3 @@ FIELDS = {
     "mu": "training.mu",
     "seed": "training.seed",
 }
-
-
-def with_run_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Return the command with the shared options in its signature; it receives them as its first argument."""
-    own = list(inspect.signature(command).parameters.values())[1:]
-    own_types = get_type_hints(command, include_extras=True)
-    shared_types = get_type_hints(RunOptions, include_extras=True)
-    shared = {field.name: shared_types[field.name] for field in fields(RunOptions)}
-    parameters = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
-        for name, kind in shared.items()
-    ]
-    parameters += [each.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=own_types[each.name]) for each in own]
-
-    def run(**values: Any) -> None:
-        options = RunOptions(**{name: values.pop(name) for name in shared})
-        command(options, **values)
-
-    run.__name__, run.__doc__ = command.__name__, command.__doc__
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {each.name: each.annotation for each in parameters}
-    return run

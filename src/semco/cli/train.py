@@ -8,11 +8,12 @@ from typing import Annotated
 import typer
 
 from semco.cli.display import Display
-from semco.cli.options import RunOptions, with_run_options
+from semco.cli.options import RunOptions
 from semco.cli.running import run_in_processes, show_how_to_resume, show_result, status_console
+from semco.cli.shared_options import with_options
 
 
-@with_run_options
+@with_options(RunOptions)
 def train(
     options: RunOptions,
     *,

@@ -13,9 +13,9 @@ from pydantic import Field
 from torch import Tensor
 
 from semco.config import MethodConfig, Unit
+from semco.data.mixing import beta_weights, mix, permutation
 from semco.losses import entropy, soft_cross_entropy
 from semco.methods.base import Forward, Method
-from semco.data.mixing import beta_weights, mix, permutation
 from semco.pseudo_labels import soft_pseudo_labels
 from semco.types import Batch, Progress, StepResult, Task, ViewCounts
 

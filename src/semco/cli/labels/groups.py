@@ -8,39 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from semco.cli.labels.display import print_json, print_line, print_notes, print_table, print_title
-from semco.cli.labels.options import (
-    Aliases,
-    AsJson,
-    Attributes,
-    Classes,
-    Encoder,
-    Eps,
-    MatrixFile,
-    Prompts,
-    Vectors,
-    embeddings_from_options,
-)
+from semco.cli.labels.options import AsJson, Eps, SourceOptions
+from semco.cli.shared_options import with_options
 
 if TYPE_CHECKING:
     from semco.labels import Groups, LabelEmbeddings
 
 
-def groups(
-    names: Classes,
-    eps: Eps = None,
-    vectors: Vectors = None,
-    alias: Aliases = None,
-    attributes: Attributes = None,
-    matrix: MatrixFile = None,
-    encoder: Encoder = None,
-    prompt: Prompts = None,
-    json: AsJson = False,
-) -> None:
+@with_options(SourceOptions)
+def groups(source: SourceOptions, *, eps: Eps = None, json: AsJson = False) -> None:
     """Show the groups of classes whose label vectors are close."""
     from semco.labels import group_classes
     from semco.labels.summary import groups_summary
 
-    embeddings = embeddings_from_options(names, vectors, alias, attributes, matrix, encoder, prompt)
+    embeddings = source.embeddings()
     found = group_classes(embeddings, "auto" if eps is None else eps)
     print_notes((*embeddings.notes, *found.notes))
     if json:
@@ -49,22 +30,18 @@ def groups(
         _print_groups(embeddings, found, eps_origin="default of the source" if eps is None else "as given")
 
 
+@with_options(SourceOptions)
 def plot(
-    names: Classes,
+    source: SourceOptions,
+    *,
     out: Annotated[Path, typer.Option(help="The file to write: .png, .svg or .pdf.")] = Path("labels.png"),
     eps: Eps = None,
-    vectors: Vectors = None,
-    alias: Aliases = None,
-    attributes: Attributes = None,
-    matrix: MatrixFile = None,
-    encoder: Encoder = None,
-    prompt: Prompts = None,
 ) -> None:
     """Plot a dendrogram with the eps line, the matrix of cosines and a map of the classes."""
     from semco.labels import group_classes
     from semco.labels.plot import plot as write_plot
 
-    embeddings = embeddings_from_options(names, vectors, alias, attributes, matrix, encoder, prompt)
+    embeddings = source.embeddings()
     found = group_classes(embeddings, "auto" if eps is None else eps)
     write_plot(embeddings, found, out)
     print_notes((*embeddings.notes, *found.notes))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,14 +29,6 @@ Aliases = Annotated[
     list[str] | None,
     typer.Option("--alias", metavar="NAME=TERM", help="The term of a class name (labels.aliases); repeatable."),
 ]
-Attributes = Annotated[Path | None, typer.Option(help="Class attributes (.csv, .txt, .npy) to use instead of a store.")]
-MatrixFile = Annotated[
-    Path | None, typer.Option("--matrix", help="Your own label vectors (.npy, .csv), one row per class.")
-]
-Encoder = Annotated[str | None, typer.Option(help="A text encoder of transformers: a folder or a name on the hub.")]
-Prompts = Annotated[
-    list[str] | None, typer.Option("--prompt", help='A prompt for the encoder, such as "a photo of a {}."; repeatable.')
-]
 Eps = Annotated[
     float | None,
     typer.Option(
@@ -52,34 +45,52 @@ def store_from_options(vectors: Path | None, alias: Sequence[str] | None = None)
     return store_source(vectors, parse_aliases(alias))
 
 
-def embeddings_from_options(
-    names: str,
-    vectors: Path | None,
-    alias: Sequence[str] | None,
-    attributes: Path | None,
-    matrix: Path | None,
-    encoder: str | None,
-    prompt: Sequence[str] | None,
-) -> LabelEmbeddings:
-    """Return the label vectors of the class names, from the source that the options name or the bundled store."""
-    from semco.config import LabelsConfig
-    from semco.data.class_names import class_names
-    from semco.labels import label_source
+@dataclass(frozen=True)
+class SourceOptions:
+    """The class names, and the options that choose the source of their label vectors."""
 
-    sources = {"store": vectors, "attributes": attributes, "matrix": matrix, "encoder": encoder}
-    kinds = [kind for kind, value in sources.items() if value is not None]
-    if len(kinds) > 1:
-        raise UserError("give only one of --vectors, --attributes, --matrix and --encoder.")
-    values: dict[str, Any] = {
-        "source": kinds[0] if kinds else "bundled",
-        "path": vectors or attributes or matrix,
-        "encoder": encoder,
-        "aliases": parse_aliases(alias),
-    }
-    if prompt:
-        values["prompts"] = tuple(prompt)
-    classes = class_names(names)
-    return label_source(LabelsConfig(**values)).vectors(classes)
+    names: Classes
+    vectors: Vectors = None
+    alias: Aliases = None
+    attributes: Annotated[
+        Path | None, typer.Option(help="Class attributes (.csv, .txt, .npy) to use instead of a store.")
+    ] = None
+    matrix: Annotated[
+        Path | None, typer.Option("--matrix", help="Your own label vectors (.npy, .csv), one row per class.")
+    ] = None
+    encoder: Annotated[
+        str | None, typer.Option(help="A text encoder of transformers: a folder or a name on the hub.")
+    ] = None
+    prompt: Annotated[
+        list[str] | None,
+        typer.Option("--prompt", help='A prompt for the encoder, such as "a photo of a {}."; repeatable.'),
+    ] = None
+
+    def embeddings(self) -> LabelEmbeddings:
+        """Return the label vectors of the class names, from the chosen source or the bundled store."""
+        from semco.config import LabelsConfig
+        from semco.data.class_names import class_names
+        from semco.labels import label_source
+
+        sources = {
+            "store": self.vectors,
+            "attributes": self.attributes,
+            "matrix": self.matrix,
+            "encoder": self.encoder,
+        }
+        kinds = [kind for kind, value in sources.items() if value is not None]
+        if len(kinds) > 1:
+            raise UserError("give only one of --vectors, --attributes, --matrix and --encoder.")
+        values: dict[str, Any] = {
+            "source": kinds[0] if kinds else "bundled",
+            "path": self.vectors or self.attributes or self.matrix,
+            "encoder": self.encoder,
+            "aliases": parse_aliases(self.alias),
+        }
+        if self.prompt:
+            values["prompts"] = tuple(self.prompt)
+        classes = class_names(self.names)
+        return label_source(LabelsConfig(**values)).vectors(classes)
 
 
 def parse_aliases(texts: Sequence[str] | None) -> dict[str, str]:

@@ -7,28 +7,15 @@ from typing import Annotated
 import typer
 
 from semco.cli.labels.display import print_json, print_line, print_notes, print_table, print_title, shorten
-from semco.cli.labels.options import (
-    Aliases,
-    AsJson,
-    Attributes,
-    Classes,
-    Encoder,
-    MatrixFile,
-    Prompts,
-    Vectors,
-    embeddings_from_options,
-)
+from semco.cli.labels.options import AsJson, SourceOptions
+from semco.cli.shared_options import with_options
 
 
+@with_options(SourceOptions)
 def tune(
-    names: Classes,
+    source: SourceOptions,
+    *,
     eps: Annotated[list[float] | None, typer.Option(help="A value of eps to compare; repeatable.")] = None,
-    vectors: Vectors = None,
-    alias: Aliases = None,
-    attributes: Attributes = None,
-    matrix: MatrixFile = None,
-    encoder: Encoder = None,
-    prompt: Prompts = None,
     json: AsJson = False,
 ) -> None:
     """Show which classes each eps groups, and suggest an eps in the largest gap between merges."""
@@ -36,7 +23,7 @@ def tune(
 
     from semco.labels.tune import tune as compare_eps
 
-    embeddings = embeddings_from_options(names, vectors, alias, attributes, matrix, encoder, prompt)
+    embeddings = source.embeddings()
     found = compare_eps(embeddings, tuple(eps) if eps else None)
     print_notes(embeddings.notes)
     if json:
