@@ -21,7 +21,7 @@ def soft_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def cosine_loss(predictions: Tensor, targets: Tensor) -> Tensor:
-    """Return C(z, z') = 1 - CosineSim(z, z') (SemCo, below Eq. 3) for (N, d) and (N, d): (N,), in [0, 2]."""
+    """Return C(z, z') = 1 - CosineSim(z, z'), of SemCo's Eq. 3, 5 and 8, for (N, d) and (N, d): (N,), in [0, 2]."""
     return 1.0 - F.cosine_similarity(targets, predictions, dim=-1)
 
 

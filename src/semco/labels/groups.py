@@ -1,4 +1,4 @@
-"""Groups of classes whose label vectors are close (section 3.2 of the paper: DBSCAN with cosine distance).
+"""Groups of classes whose label vectors are close (section 4 of the paper: DBSCAN with cosine distance).
 
 Shapes: K classes, d embedding size, Q groups.
 """

@@ -27,7 +27,8 @@ class FreeMatchFields(Section):
     decay: Unit = 0.999
     """Decay of the running means."""
     warmup: bool = True
-    """Let the running means follow faster at first, as training.ema_warmup does for the weights."""
+    """Let the running means follow faster at first, as training.ema_warmup does for the weights. NOTE: FreeMatch has no
+    warm-up; without it runs of a few hundred steps keep the initial thresholds."""
     lambda_f: float = Field(default=0.01, ge=0)
     """Weight of the fairness loss."""
     weight: Literal["confidence", "one"] = "one"
@@ -58,7 +59,10 @@ class FreeMatchThreshold(ThresholdPolicy):
 
     @property
     def thresholds(self) -> Tensor:
-        """Eq. 7, tau_t(c) = MaxNorm(p~_t)(c) * tau_t: (C,); normalised relative to the prior."""
+        """Eq. 7, tau_t(c) = MaxNorm(p~_t)(c) * tau_t: (C,).
+
+        NOTE: relative to the prior, which for classes is constant and changes nothing; groups differ in size.
+        """
         status = self.expected / self.prior
         return status / status.max() * self.confidence
 
@@ -92,8 +96,8 @@ def fairness_loss(
     """Eq. 11: minus the cross-entropy of SumNorm(p~ / h~) and SumNorm(p- / h-), which keeps predictions diverse.
 
     Scores (U, C) of the strong views, weights (U,), p~ (C,), h~ (C,): (). p- and h- (Eq. 9) are mean and histogram over
-    the retained strong views. A choice that none of them makes has no h- and is left out, as in the authors' code,
-    where it adds a constant.
+    the retained strong views. A choice that no retained view makes has no h-, so its term is left out. (In the authors'
+    code that term is a constant without gradient.)
     """
     target = expected / frequency.clamp(min=RAREST)
     target = target / target.sum()

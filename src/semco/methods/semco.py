@@ -1,4 +1,4 @@
-"""SemCo: All Labels Are Not Created Equal (Nassar et al., CVPR 2021), exactly as the paper describes it.
+"""SemCo: All Labels Are Not Created Equal (Nassar et al., CVPR 2021), as the paper describes it and nothing else.
 
 Two heads share one backbone. The one-hot head f_oh works as in FixMatch. The semantic head f_sc predicts the label
 vector of the class, and its pseudo-labels are retained when a *group* of similar classes is likely enough. Each head
@@ -23,19 +23,20 @@ from semco.types import Batch, Outputs, Progress, PseudoLabels, StepResult, Task
 
 
 class CoTrainingConfig(MethodConfig):
-    """Fields of the paper that do not depend on how pseudo-labels are selected."""
+    """The weights of the losses, and the scale of the class scores, which the paper leaves open."""
 
     lambda_u: float = Field(default=1.0, ge=0)
     """Weight of the losses on unlabelled images, Eq. 9."""
     lambda_co: float = Field(default=1.0, ge=0)
     """Weight of the co-training loss, Eq. 9; 0 turns co-training off."""
     semantic_weight: float = Field(default=3.0, ge=0)
-    """Factor of every cosine loss, because cosine losses are smaller than cross-entropies (supplement)."""
+    """Factor of every cosine loss, because cosine losses are smaller than cross-entropies (supplement). NOTE: the paper
+    says "the Semantic Classifier loss"; as in the authors' code, that includes its half of the co-training loss."""
     scale: PositiveFloat | Literal["auto"] = "auto"
     """Scale s of the cosines in p = softmax(s cos(q, M)); "auto": a perfect prediction scores perfect_score on average.
-    The paper says only "normalizing"."""
+    NOTE: ours; the paper says only "normalizing"."""
     perfect_score: float = Field(default=0.9, gt=0, lt=1)
-    """Mean score of a perfect prediction with scale=auto."""
+    """Mean score of a perfect prediction with scale=auto. NOTE: ours."""
     on_disagreement: Literal["both", "discard"] = "both"
     """When both heads are confident of different classes: both pseudo-labels count in the co-training loss, or neither
     (the alternative that the paper rejected)."""
@@ -110,19 +111,19 @@ def semco_losses(
     """Return the losses of Eq. 3 to 8, unweighted; ``keep`` (U,) is 0 for images left out of co-training."""
     x_sc, x_oh = pl.embedding_of(labelled), labelled.logits  # f_sc(x) (B, d), f_oh(x) (B, K)
     u_sc, u_oh = pl.embedding_of(strong), strong.logits  # f_sc(A_s(u)) (U, d), f_oh(A_s(u)) (U, K)
-    to_one_hot_label, to_semantic_label = M[one_hot.class_ids], semantic.class_ids  # M^T y (U, d), argmax(p) (U,)
+    from_one_hot, from_semantic = M[one_hot.class_ids], semantic.class_ids  # M^T y (U, d), argmax(p) (U,)
     return {
         "supervised_semantic": cosine_loss(x_sc, M[class_ids]).mean(),  # Eq. 3
         "unlabelled_semantic": masked_mean(cosine_loss(u_sc, semantic.target), semantic.weights),  # Eq. 5
         "supervised_one_hot": cross_entropy(x_oh, class_ids).mean(),  # Eq. 6
         "unlabelled_one_hot": masked_mean(cross_entropy(u_oh, one_hot.class_ids), one_hot.weights),  # Eq. 7
-        "cotraining_semantic": masked_mean(cosine_loss(u_sc, to_one_hot_label), one_hot.weights * keep),  # Eq. 8
-        "cotraining_one_hot": masked_mean(cross_entropy(u_oh, to_semantic_label), semantic.weights * keep),  # Eq. 8
+        "cotraining_semantic": masked_mean(cosine_loss(u_sc, from_one_hot), one_hot.weights * keep),  # Eq. 8
+        "cotraining_one_hot": masked_mean(cross_entropy(u_oh, from_semantic), semantic.weights * keep),  # Eq. 8
     }
 
 
 def loss_weights(config: CoTrainingConfig) -> dict[str, float]:
-    """Return the weights of Eq. 9; every cosine loss also has the factor ``semantic_weight``."""
+    """Return the weights of Eq. 9, which `StepResult.total` adds up; cosine losses also have ``semantic_weight``."""
     return {
         "supervised_semantic": config.semantic_weight,
         "unlabelled_semantic": config.lambda_u * config.semantic_weight,

@@ -1,7 +1,7 @@
 """SemCo+: our variant of SemCo. It is what ``semco train`` uses.
 
-It has the losses of the paper (`semco.methods.semco`) and departs from it in five fields. Each of them has a NOTE with
-the paper's value, and each can be switched back. docs/confidence.md says why, and what each of them is worth.
+It has the six loss terms of the paper (`semco.methods.semco`) and departs from it in the fields below. Each of them has
+a NOTE with the paper's value and can be switched back. docs/confidence.md says why, and what each departure is worth.
 
 Shapes: B labelled images, U unlabelled images, K classes, d embedding size, Q groups.
 """
@@ -64,17 +64,19 @@ class SemCoPlusConfig(CoTrainingConfig):
     name: Literal["semco_plus"] = "semco_plus"
     thresholds: Annotated[Thresholds, Field(discriminator="rule"), BeforeValidator(_with_rule)] = FreeMatchThresholds()
     """How pseudo-labels are selected and weighted: rule is fixed, flexmatch, freematch or softmatch; each rule has its
-    own fields. NOTE: the paper has fixed thresholds (tau_e 0.7, tau_o 0.95) and weight one."""
+    own fields. With freematch each head also has a fairness loss. NOTE: the paper has fixed thresholds (tau_e 0.7,
+    tau_o 0.95), weight one and no fairness loss."""
     scoring: Literal["joint", "paper"] = "joint"
-    """Class scores of the semantic head: the mean of both heads' probabilities. NOTE: the paper uses the semantic head
-    alone ("paper")."""
+    """Class scores of the semantic head: the mean of both heads' probabilities; the pseudo-label is the best class of
+    the winning group. NOTE: the paper uses the semantic head alone, and argmax(p) over all classes ("paper")."""
     perfect_score: float = Field(default=0.97, gt=0, lt=1)
-    """Mean score of a perfect prediction with scale=auto. NOTE: 0.9 for the paper's rule."""
+    """Mean score of a perfect prediction with scale=auto. NOTE: 0.9 in `semco`; the paper gives no value."""
     cotraining_target: Literal["distribution", "label"] = "distribution"
     """What the semantic head teaches the one-hot head: the distribution over the classes of the winning group.
     NOTE: the paper teaches the most likely class ("label")."""
     vectors: Literal["centred", "as_given"] = "centred"
-    """Label vectors that the semantic head predicts: with their mean subtracted. NOTE: the paper uses them as given."""
+    """Label vectors that the semantic head predicts: with their mean subtracted; groups are found before that. NOTE:
+    the paper uses the vectors as given."""
 
     @property
     def centres_label_vectors(self) -> bool:
@@ -118,7 +120,7 @@ class SemCoPlus(Method[SemCoPlusConfig]):
             "mask_semantic": semantic.weights.mean(),
             "disagreement": disagreement.mean(),
         }
-        factor = self.one_hot_policy.loss_weight()
+        factor = self.one_hot_policy.loss_weight()  # one factor for both heads
         one_hot, semantic = apply_confidence_weight(one_hot, factor), apply_confidence_weight(semantic, factor)
         losses = semco_losses(labelled, strong, batch.class_ids, self.label_vectors, one_hot, semantic, keep)
         if self.config.cotraining_target == "distribution":
@@ -170,7 +172,7 @@ def joint_scores(
     """Return p = the mean of both heads' probabilities (U, K) and its sums over the groups (U, Q).
 
     A cosine gives the direction of a prediction but not how sure it is, so an untrained semantic head looks certain.
-    With the one-hot head's softmax a group is retained only if both heads agree on it.
+    Here it contributes at most half of the score of a group; the other half comes from the one-hot head.
     """
     classes = (pl.class_probabilities(embedding, label_vectors, scale) + probabilities) / 2
     return pl.SemanticScores(classes, groups.sum_scores(classes))

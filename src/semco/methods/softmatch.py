@@ -29,7 +29,8 @@ class SoftMatchFields(Section):
     decay: Unit = 0.999
     """Decay of the running mean and variance."""
     warmup: bool = True
-    """Let the running statistics follow faster at first, as training.ema_warmup does for the weights."""
+    """Let the running statistics follow faster at first, as training.ema_warmup does for the weights. NOTE: SoftMatch
+    has no warm-up."""
     weight: Literal["confidence", "one"] = "one"
     """Factor of the losses on pseudo-labels: the square of the mean confidence on the pool, or 1 (SoftMatch)."""
 

@@ -78,7 +78,7 @@ def paper_scores(embedding: Tensor, label_vectors: Tensor, groups: ClassGroups, 
 def semantic_pseudo_labels(
     scores: SemanticScores, label_vectors: Tensor, groups: ClassGroups, weights: Tensor, best_in_group: bool
 ) -> SemanticPseudoLabels:
-    """Return the pseudo-labels of the semantic head (Eq. 4 and the text below it), given their weights (U,).
+    """Return the pseudo-labels of the semantic head (text below Eq. 4), given the mask of Eq. 4 as weights (U,).
 
     The class is argmax p (paper), or the best class inside the winning group if ``best_in_group``.
     """

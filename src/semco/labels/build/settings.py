@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from semco.errors import UserError
 
-# The relations that imply that two things look alike (section 4.1 of the paper), with the weight of their edges.
+# The relations that imply that two things look alike (section 4.5 of the paper), with the weight of their edges.
 RELATIONS: Mapping[str, float] = {
     "SimilarTo": 1.0,
     "InstanceOf": 1.0,
