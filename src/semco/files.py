@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,6 +33,7 @@ def atomic_path(target: Path) -> Iterator[Path]:
         flush_to_disk(temporary)
         temporary.chmod(0o644)  # mkstemp creates files that only their owner can read
         temporary.replace(target)
+        flush_to_disk(target.parent)  # a rename survives a power loss only if the folder is on the disk
     except (OSError, SafetensorError) as error:  # safetensors reports a full disk as its own error
         raise cannot_write(target, error) from error
     finally:
@@ -55,8 +57,19 @@ def cannot_write(target: Path, error: Exception) -> UserError:
 
 
 def is_leftover(path: Path) -> bool:
-    """Return whether this is a temporary file that a killed process left behind; it can be ignored."""
-    return path.name.startswith(".") and path.suffix == ".tmp"
+    """Return whether this is a temporary file that a killed process left behind; it can be ignored.
+
+    Our own are called ``.NAME.xxxxxxxx.tmp``, those of safetensors ``.tmpXXXXXX``.
+    """
+    is_ours = path.name.startswith(".") and path.suffix == ".tmp"
+    return is_ours or re.fullmatch(r"\.tmp[A-Za-z0-9]{6}", path.name) is not None
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove the temporary files that killed processes left in a folder, and nothing else."""
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if is_leftover(path) and path.is_file() and not path.is_symlink():
+            path.unlink(missing_ok=True)
 
 
 def lock(stream: IO[str]) -> bool:
@@ -76,20 +89,41 @@ def lock(stream: IO[str]) -> bool:
 
 
 def flush_to_disk(path: Path) -> None:
-    """Wait until the content of a file is on the disk."""
-    with path.open("rb") as stream:
-        os.fsync(stream.fileno())
+    """Wait until the content of a file, or the list of files of a folder, is on the disk."""
+    if path.is_dir() and os.name != "posix":
+        return  # only POSIX systems can open a folder
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def readable_name(name: str) -> str:
+    """Return a file or class name as text that can be shown; bytes that are not UTF-8 become ``\\xe9``."""
+    return encode_text(name).decode("utf-8", "backslashreplace")
+
+
+def encode_text(text: str) -> bytes:
+    """Return text as UTF-8; a name that the file system holds in other bytes keeps these bytes."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # surrogates that no file name has, for example from a JSON file
+        return text.encode("utf-8", "backslashreplace")
 
 
 def write_text(target: Path, text: str) -> None:
     """Write a text file atomically."""
     with atomic_path(target) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_bytes(encode_text(text))
 
 
 def write_json(target: Path, value: Any) -> None:
     """Write a JSON file atomically."""
-    write_text(target, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    if not text.isascii() and re.search(r"[\ud800-\udfff]", text):  # names that are not UTF-8 are written as escapes
+        text = json.dumps(value, indent=2)
+    write_text(target, text + "\n")
 
 
 def read_json(path: Path) -> Any:

@@ -76,6 +76,8 @@ class Split:
         for part in (labelled, validation):
             if part.ndim != 1 or ((part < 0) | (part >= len(labels))).any():
                 raise UserError("the saved split is damaged (it refers to images that do not exist); start a new run.")
+        if len(np.unique(np.concatenate([labelled, validation]))) < len(labelled) + len(validation):
+            raise UserError("the saved split is damaged (an image is in it twice); start a new run.")
         return cls(labelled, _pool(pool, len(labels), labelled, validation), validation, checksum, pool)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,13 +19,14 @@ from semco.data.datasets import Dataset
 from semco.data.sources import load, source_exists
 from semco.data.split import Split, make_split
 from semco.errors import UserError
-from semco.files import read_json, write_json, write_text
+from semco.files import write_json
 from semco.labels import label_source
 from semco.labels.embeddings import LabelEmbeddings, centred
 from semco.labels.groups import Groups, group_classes
 from semco.methods.base import Method
 from semco.models import feature_size
 from semco.run.folder import RunFolder
+from semco.run.seal import VECTORS, broken_seals, digest_of, read_with_digest, with_digest
 from semco.training.observer import Observer
 from semco.types import Task
 
@@ -52,6 +54,20 @@ class Problem:
             num_features=self.num_features,
         )
 
+    def seal(self) -> dict[str, Any]:
+        """Return checksums of everything but the configuration that decides the result, by name."""
+        dataset, split = self.dataset, self.split
+        test = None if dataset.test_images is None else image_digest(dataset.test_images)
+        return {
+            "class names": digest_of(list(dataset.class_names)),
+            "training labels": split.checksum,
+            "training images": image_digest(dataset.train_images),
+            "test images": test,
+            "split": digest_of([split.labelled.tolist(), split.validation.tolist(), split.pool]),
+            "groups": digest_of(self.groups.group_ids.tolist()),
+            VECTORS: fingerprints(self.label_vectors),
+        }
+
     def counts(self) -> str:
         """Return the number of images of each kind, as text."""
         dataset, split = self.dataset, self.split
@@ -73,7 +89,7 @@ def prepare(config: Config, run: RunFolder | None, observer: Observer, dataset: 
     dataset = dataset or _load(config, run, observer)
     _report_skipped(dataset, observer)
     if run is not None and run.split_file.exists():
-        split = Split.from_json(run.split_file.read_text(encoding="utf-8"), dataset.train_labels)
+        split = Split.from_json(json.dumps(read_with_digest(run.split_file)), dataset.train_labels)
     else:
         split = make_split(dataset.train_labels, config.data, config.training.seed, dataset.class_names)
     embeddings, groups = _label_prior(config, dataset.class_names, has_semantic_head, observer)
@@ -105,18 +121,21 @@ def _load(config: Config, run: RunFolder | None, observer: Observer) -> Dataset:
 
 def _check_unchanged(problem: Problem, run: RunFolder) -> None:
     """Refuse to resume a run with other images or label vectors than it was started with."""
-    split, labels = (read_json(file) if file.exists() else {} for file in (run.split_file, run.labels_file))
-    if split.get("images") not in (None, image_digest(problem.dataset.train_images)):
-        raise UserError(
-            f"the training images are not those that {run.path} was started with: restore the data, or start a new run."
-        )
-    same_groups = labels.get("groups") in (None, problem.groups.group_ids.tolist())
-    saved, now = labels.get("vectors"), fingerprints(problem.label_vectors)
-    if not same_groups or (saved is not None and not np.allclose(saved, now, atol=1e-3)):
-        raise UserError(
-            f"the label vectors are not those that {run.path} was started with: restore labels.path or the store, or "
-            "start a new run."
-        )
+    if run.split_file.exists():
+        saved = read_with_digest(run.split_file).get("images")
+        if saved != image_digest(problem.dataset.train_images):
+            raise UserError(
+                f"the training images are not those that {run.path} was started with: restore the data, or start a new "
+                "run."
+            )
+    if run.labels_file.exists():
+        labels, seal = read_with_digest(run.labels_file), problem.seal()
+        saved_prior = {"groups": labels.get("groups"), VECTORS: labels.get("vectors")}
+        if broken_seals(saved_prior, {"groups": problem.groups.group_ids.tolist(), VECTORS: seal[VECTORS]}):
+            raise UserError(
+                f"the label vectors are not those that {run.path} was started with: restore labels.path or the store, "
+                "or start a new run."
+            )
 
 
 def image_digest(images: Tensor, most: int = 1000) -> str:
@@ -170,18 +189,16 @@ def _targets(config: Config, embeddings: LabelEmbeddings | None, num_classes: in
 def write_problem(run: RunFolder, problem: Problem, scale: float | None) -> None:
     """Write ``split.json`` and ``labels.json``: enough to resume, and to see which term a name was matched to."""
     split = {**json.loads(problem.split.to_json()), "images": image_digest(problem.dataset.train_images)}
-    write_text(run.split_file, json.dumps(split) + "\n")
+    write_json(run.split_file, with_digest(split))
     embeddings = problem.embeddings
-    write_json(
-        run.labels_file,
-        {
-            "names": list(problem.dataset.class_names),
-            "terms": list(embeddings.terms) if embeddings else [],
-            "routes": list(embeddings.routes) if embeddings else [],
-            "source": embeddings.source if embeddings else "none",
-            "eps": problem.groups.eps,
-            "groups": problem.groups.group_ids.tolist(),
-            "vectors": fingerprints(problem.label_vectors),
-            "scale": scale,
-        },
-    )
+    labels = {
+        "names": list(problem.dataset.class_names),
+        "terms": list(embeddings.terms) if embeddings else [],
+        "routes": list(embeddings.routes) if embeddings else [],
+        "source": embeddings.source if embeddings else "none",
+        "eps": problem.groups.eps,
+        "groups": problem.groups.group_ids.tolist(),
+        "vectors": fingerprints(problem.label_vectors),
+        "scale": scale,
+    }
+    write_json(run.labels_file, with_digest(labels))

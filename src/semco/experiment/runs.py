@@ -83,7 +83,7 @@ def _resume(path: Path, processes: Processes, observer: Observer) -> RunResult:
     with same_error_everywhere(processes):
         run = RunFolder.open(path)
         config = run.config()
-    if broadcast_from_main(run.is_finished(), processes):
+    if broadcast_from_main(run.is_complete(), processes):
         if processes.is_main and not run.report_file.exists():  # killed between the result and the page
             write_run_report(run, config, config.data.source)
         return run.result()

@@ -5,10 +5,10 @@ Shapes: N images, K classes, U unlabelled images.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from semco.evaluation.metrics import accuracy
 from semco.evaluation.model_file import ModelDescription, SavedModel, save_model
 from semco.evaluation.pool_labels import write_pool_labels
 from semco.evaluation.predictions import Scorer, probabilities
-from semco.evaluation.results import evaluate_probabilities, image_batches, write_evaluation
+from semco.evaluation.results import Evaluation, evaluate_probabilities, image_batches, write_evaluation
 from semco.evaluation.samples import pick_samples
 from semco.experiment.problem import Problem, write_problem
 from semco.methods import build_method, describe_method
@@ -32,13 +32,14 @@ from semco.methods.base import Method
 from semco.models import Network, build_network
 from semco.report import write_report
 from semco.run.folder import RunFolder
+from semco.run.identity import run_digest
 from semco.run.result import RunResult
 from semco.training.execution import prepare_network
 from semco.training.loop import Trainer
 from semco.training.observer import Observer
 from semco.training.pool import NetworkPool
 from semco.training.statistics import describe_pool
-from semco.types import Outputs
+from semco.types import Outputs, PseudoLabels
 
 
 def write_run_report(run: RunFolder, config: Config, data: str) -> None:
@@ -63,6 +64,7 @@ class Session:
             with same_error_everywhere(self.processes):
                 if self.processes.is_main:
                     stack.enter_context(self.run.lock())
+                    self.run.remove_leftovers()
                     write_problem(self.run, self.problem, self._method.scale)
             trainer = self._trainer()
             self.observer.on_message(f"method: {describe_method(self.config.method.name)}")
@@ -118,6 +120,7 @@ class Session:
             self._batches(),
             torch.from_numpy(self.problem.groups.group_ids).to(self.device),
             self.run,
+            seal=self.problem.seal(),
             validate=self._validate,
             pool=self._pool,
             observer=self.observer,
@@ -162,22 +165,37 @@ class Session:
         result: RunResult | None = None
         with same_error_everywhere(self.processes):
             if self.processes.is_main:
+                evaluation, pseudo_labels = self._evaluate(scores), self._pseudo_labels(outputs)
                 save_model(self.run.model, SavedModel(self._description(), network, self.problem.label_vectors))
-                result = RunResult(
-                    method=self.config.method.name,
-                    run=str(self.run.path),
-                    num_labels=len(self.problem.split.labelled),
-                    steps=trainer.state.step,
-                    seconds=round(trainer.state.seconds, 3),
-                    validation_accuracy=validation.get("validation_accuracy"),
-                    pseudo_labels=self._write_pool(outputs),
-                    **{"head": self.config.evaluation.head, **self._write_test(scores)},
-                )
+                result = self._result(trainer, validation.get("validation_accuracy"), evaluation, pseudo_labels)
                 self.run.write_result(result)
+                # Whatever fails from here on does not cost the result, and `resume` tries it again.
+                self._write_test(evaluation, scores)
+                self._write_pool(pseudo_labels)
                 write_run_report(self.run, self.config, dataset.name)
         result = broadcast_from_main(result, self.processes)
         assert result is not None
         return result
+
+    def _result(
+        self,
+        trainer: Trainer,
+        validation_accuracy: float | None,
+        evaluation: Evaluation | None,
+        pseudo_labels: Mapping[str, PseudoLabels],
+    ) -> RunResult:
+        test = evaluation.summary() if evaluation else {}
+        group_ids = torch.from_numpy(self.problem.groups.group_ids).to(self.device)
+        return RunResult(
+            method=self.config.method.name,
+            run=str(self.run.path),
+            num_labels=len(self.problem.split.labelled),
+            steps=trainer.state.step,
+            seconds=round(trainer.state.seconds, 3),
+            validation_accuracy=validation_accuracy,
+            pseudo_labels=describe_pool(pseudo_labels, self._pool_truth().to(self.device), group_ids),
+            **{"head": self.config.evaluation.head, **test},
+        )
 
     def _description(self) -> ModelDescription:
         dataset, groups = self.problem.dataset, self.problem.groups
@@ -194,27 +212,37 @@ class Session:
             groups=tuple(groups.group_ids.tolist()),
             eps=groups.eps,
             head=self.config.evaluation.head,
+            seal=self.problem.seal() | {"configuration": run_digest(self.config)},
         )
 
     @torch.no_grad()
-    def _write_pool(self, outputs: Outputs) -> dict[str, dict[str, float | None]]:
-        """Write the final pseudo-labels of every unlabelled image and return their statistics."""
-        split, dataset = self.problem.split, self.problem.dataset
-        index = torch.arange(len(split.unlabelled), device=outputs.logits.device)
-        pseudo_labels = self._method.pseudo_labels(outputs, index)
-        truth = hidden_truth(dataset.train_labels, split)[torch.from_numpy(split.unlabelled)]
-        paths = None if dataset.train_paths is None else [dataset.train_paths[i] for i in split.unlabelled]
-        write_pool_labels(self.run.pseudo_labels_file, split.unlabelled, truth.numpy(), pseudo_labels, paths)
-        group_ids = torch.from_numpy(self.problem.groups.group_ids)
-        return describe_pool(pseudo_labels, truth.to(index.device), group_ids.to(index.device))
+    def _pseudo_labels(self, outputs: Outputs) -> Mapping[str, PseudoLabels]:
+        """Return the final pseudo-labels of every unlabelled image, by head."""
+        index = torch.arange(len(self.problem.split.unlabelled), device=outputs.logits.device)
+        return self._method.pseudo_labels(outputs, index)
 
-    def _write_test(self, scores: NDArray[np.float32] | None) -> dict[str, Any]:
+    def _pool_truth(self) -> Tensor:
+        """Return the true classes of the pool (U,), -1 where they are not known."""
+        split = self.problem.split
+        return hidden_truth(self.problem.dataset.train_labels, split)[torch.from_numpy(split.unlabelled)]
+
+    def _write_pool(self, pseudo_labels: Mapping[str, PseudoLabels]) -> None:
+        split, paths = self.problem.split, self.problem.dataset.train_paths
+        chosen = None if paths is None else [paths[i] for i in split.unlabelled]
+        truth = self._pool_truth().numpy()
+        write_pool_labels(self.run.pseudo_labels_file, split.unlabelled, truth, pseudo_labels, chosen)
+
+    def _evaluate(self, scores: NDArray[np.float32] | None) -> Evaluation | None:
         """Evaluate the test images, once and at the end; they select nothing."""
         dataset = self.problem.dataset
-        if scores is None or dataset.test_images is None or dataset.test_labels is None:
-            return {}
-        truth = dataset.test_labels.numpy()
+        if scores is None or dataset.test_labels is None:
+            return None
         group_ids, head = self.problem.groups.group_ids, self.config.evaluation.head
-        evaluation = evaluate_probabilities(scores, truth, dataset.class_names, group_ids, head)
-        write_evaluation(self.run.path, evaluation, pick_samples(dataset.test_images, scores, truth))
-        return evaluation.summary()
+        return evaluate_probabilities(scores, dataset.test_labels.numpy(), dataset.class_names, group_ids, head)
+
+    def _write_test(self, evaluation: Evaluation | None, scores: NDArray[np.float32] | None) -> None:
+        dataset = self.problem.dataset
+        if evaluation is None or scores is None or dataset.test_images is None or dataset.test_labels is None:
+            return
+        samples = pick_samples(dataset.test_images, scores, dataset.test_labels.numpy())
+        write_evaluation(self.run.path, evaluation, samples)

@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from semco.errors import UserError
-from semco.files import atomic_path, is_leftover
+from semco.files import atomic_path, remove_leftovers
 
 FORMAT = 4
 CHECKPOINTS_KEPT = 2
@@ -41,14 +41,15 @@ def save_checkpoint(folder: Path, step: int, tensors: Mapping[str, Tensor], stat
     metadata = {"semco": json.dumps({**header, "digest": digest(stored, header)})}
     with atomic_path(target) as temporary:
         save_file(stored, temporary, metadata)
-    for old in (*checkpoints(folder)[:-CHECKPOINTS_KEPT], *filter(is_leftover, folder.iterdir())):
-        old.unlink()
+    for old in checkpoints(folder)[:-CHECKPOINTS_KEPT]:
+        old.unlink(missing_ok=True)
+    remove_leftovers(folder)
     return target
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """Return all checkpoints, oldest first."""
-    return sorted(folder.glob("step-*.safetensors"))
+    """Return all checkpoints, oldest first; folders, broken links and devices of such a name are left out."""
+    return sorted(path for path in folder.glob("step-*.safetensors") if path.is_file())
 
 
 def load_checkpoint(folder: Path) -> Checkpoint | None:
@@ -57,7 +58,7 @@ def load_checkpoint(folder: Path) -> Checkpoint | None:
     for path in reversed(found):
         try:
             return _read(path)
-        except (SafetensorError, DamagedError):
+        except (SafetensorError, DamagedError, OSError):
             continue  # the one before it may be whole
     if found:
         raise UserError(f"no checkpoint in {folder} can be read; train again into another folder.")
@@ -84,7 +85,7 @@ def _header(metadata: Mapping[str, str] | None) -> tuple[dict[str, Any], str]:
         state = json.loads((metadata or {})["semco"])
         written = str(state.pop("digest"))
         return {"format": state.pop("format"), **state}, written
-    except (KeyError, TypeError, AttributeError, ValueError):
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError):
         raise DamagedError from None
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from semco.config import Config, read_yaml
 from semco.errors import UserError
-from semco.files import cannot_write, is_leftover, lock, write_json, write_text
+from semco.files import cannot_write, is_leftover, lock, remove_leftovers, write_json, write_text
 from semco.run.result import RunResult
 
 
@@ -71,6 +71,8 @@ class RunFolder:
 
     def config(self) -> Config:
         """Return the configuration of the run."""
+        if not self.config_file.is_file():
+            raise UserError(f"{self.config_file} is not a file; start a new run.")
         try:
             values = read_yaml(self.config_file.read_text(encoding="utf-8"), str(self.config_file))
         except UnicodeDecodeError:
@@ -96,6 +98,10 @@ class RunFolder:
         """Return whether there is a result, and the model that it describes."""
         return self.result_file.is_file() and (self.model / "model.json").is_file()
 
+    def is_complete(self) -> bool:
+        """Return whether a finished run also has its table of pseudo-labels; else `resume` writes it again."""
+        return self.is_finished() and self.pseudo_labels_file.is_file()
+
     def result(self) -> RunResult:
         """Return the result of a finished run."""
         return RunResult.read(self.result_file)
@@ -103,8 +109,15 @@ class RunFolder:
     def write_result(self, result: RunResult) -> None:
         write_json(self.result_file, result.model_dump(mode="json"))
 
+    def remove_leftovers(self) -> None:
+        """Remove the temporary files of killed processes."""
+        for folder in (self.path, self.checkpoints, self.model):
+            remove_leftovers(folder)
+
     def append_metrics(self, line: Mapping[str, Any]) -> None:
         """Append a line to the metrics."""
+        if self.metrics_file.exists() and not self.metrics_file.is_file():
+            raise UserError(f"cannot write {self.metrics_file}: it is not a file; remove it.")
         try:
             with self.metrics_file.open("a", encoding="utf-8") as stream:
                 stream.write(json.dumps(line) + "\n")
@@ -112,17 +125,23 @@ class RunFolder:
             raise cannot_write(self.metrics_file, error) from error
 
     def metrics(self) -> Iterator[dict[str, Any]]:
-        """Yield every whole line of the metrics; a line cut short by a kill is left out."""
-        if not self.metrics_file.exists():
+        """Yield every line of the metrics; one that a kill cut short or that is not ours is left out."""
+        if not self.metrics_file.is_file():
             return
-        for line in self.metrics_file.read_text(encoding="utf-8").splitlines():
+        for line in self.metrics_file.read_bytes().splitlines():
             try:
-                yield json.loads(line)
-            except json.JSONDecodeError:
+                values = json.loads(line)
+            except (ValueError, RecursionError):  # also text that is not UTF-8
                 continue
+            if isinstance(values, dict) and _is_step(values.get("step")):
+                yield values
 
     def drop_metrics_after(self, step: int) -> None:
         """Remove the lines after ``step``: the resumed run writes them again."""
         kept = [json.dumps(line) for line in self.metrics() if line["step"] <= step]
-        if self.metrics_file.exists():
+        if self.metrics_file.is_file():
             write_text(self.metrics_file, "".join(f"{line}\n" for line in kept))
+
+
+def _is_step(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from semco.config import DATASETS, Config, changed_fields, flat_fields
+from semco.run.seal import digest_of
 
 # Where things are; they may change between two parts of a run.
 LOCATIONS = frozenset({"data.source", "data.root", "labels.path", "training.device"})
@@ -36,6 +37,12 @@ Changes = dict[str, tuple[Any, Any]]
 def changes_of_run(old: Mapping[str, Any], new: Mapping[str, Any]) -> Changes:
     """Return the fields that make ``new`` another run than ``old``; moved data do not."""
     return changed_fields(old, new, LOCATIONS)
+
+
+def run_digest(config: Config) -> str:
+    """Return a checksum of the fields that decide the result of a run."""
+    fields = flat_fields(config.model_dump(mode="json"))
+    return digest_of({name: value for name, value in fields.items() if name not in LOCATIONS})
 
 
 def changes_of_command(old: Config, new: Config) -> Changes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -28,6 +28,7 @@ from semco.models.averaging import ema_copy, ema_decay_at, update_ema
 from semco.run.checkpoint import Checkpoint, checkpoints, load_checkpoint
 from semco.run.folder import RunFolder
 from semco.run.identity import changes_of_run
+from semco.run.seal import broken_seals
 from semco.training.allocator import reuse_freed_memory
 from semco.training.compilation import choose_compilation, compiler_options, compiling
 from semco.training.exchange import StepExchange
@@ -70,6 +71,7 @@ class Trainer:
         group_ids: Tensor,
         run: RunFolder,
         *,
+        seal: Mapping[str, Any] | None = None,
         validate: Callable[[nn.Module], dict[str, float]],
         pool: Callable[[nn.Module], Pool],
         observer: Observer | None = None,
@@ -78,7 +80,7 @@ class Trainer:
     ) -> None:
         self.config, self.network, self.method, self.batches, self.run_folder = config, network, method, batches, run
         self.observer: Observer = observer or NullObserver()
-        self._validate, self._pool, self._reuse_memory = validate, pool, reuse_memory
+        self._seal, self._validate, self._pool, self._reuse_memory = seal or {}, validate, pool, reuse_memory
         self._processes = processes or Processes()
         self._device = group_ids.device
         self._schedule = Schedule.of(config, batches.steps_per_pass)
@@ -229,7 +231,7 @@ class Trainer:
         if not self.state.is_finite():
             raise self._diverged(f"weights became non-finite at step {self.state.step}")
         self.state.seconds = time.perf_counter() - self._started
-        self.state.save(self.run_folder.checkpoints, self.config.model_dump(mode="json"))
+        self.state.save(self.run_folder.checkpoints, self.config.model_dump(mode="json"), self._seal)
 
     def _load(self) -> None:
         """Continue from the newest checkpoint, if there is one, and drop the metrics that were logged after it."""
@@ -241,7 +243,17 @@ class Trainer:
         checkpoint = broadcast_from_main(checkpoint, self._processes)
         if checkpoint is not None:
             self._check_configuration(checkpoint[1]["config"])
+            self._check_seal(checkpoint[1]["seal"])
             self.state.load(checkpoint)
+
+    def _check_seal(self, saved: dict[str, Any]) -> None:
+        """Refuse to resume with other data, another split or other label vectors than the checkpoint was trained on."""
+        broken = broken_seals(saved, self._seal)
+        if broken:
+            raise UserError(
+                f"{self.run_folder.path} was trained with other inputs than it has now ({', '.join(broken)}): restore "
+                "them, or start a new run."
+            )
 
     def _check_configuration(self, saved: dict[str, Any]) -> None:
         """Refuse to resume with another configuration than the one that the run was started with."""

@@ -29,8 +29,8 @@ class TrainingState:
     step: int = field(default=0)  # finished steps
     seconds: float = field(default=0.0)
 
-    def save(self, folder: Path, config: Mapping[str, Any]) -> None:
-        """Write a checkpoint that also holds the configuration of the run."""
+    def save(self, folder: Path, config: Mapping[str, Any], seal: Mapping[str, Any]) -> None:
+        """Write a checkpoint that also holds the configuration of the run and the seal of its inputs."""
         tensors = {
             **add_prefix("network", self.network.state_dict()),
             **add_prefix("average", self.average.state_dict()),
@@ -38,7 +38,8 @@ class TrainingState:
             **add_prefix("optimiser", _momenta(self.optimiser)),
             **add_prefix("meters", self.meters.state(self.processes)),
         }
-        state = {"seconds": self.seconds, "scaler": self.scaler.state_dict(), "config": dict(config)}
+        scaler = self.scaler.state_dict()
+        state = {"seconds": self.seconds, "scaler": scaler, "config": dict(config), "seal": dict(seal)}
         with same_error_everywhere(self.processes):
             if self.processes.is_main:
                 save_checkpoint(folder, self.step, tensors, state)

@@ -1,0 +1,55 @@
+"""Checksums of what decides the result of a run, so that a change is noticed when the run is resumed or evaluated.
+
+A small JSON file carries a checksum of its own content. A checkpoint and a saved model carry the seal of the whole
+problem: configuration, split, labels, images and label vectors.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from semco.errors import UserError
+from semco.files import read_json
+
+DIGEST = "digest"
+# Label vectors are compared as numbers, because machines round differently.
+VECTORS, TOLERANCE = "label vectors", 1e-3
+
+
+def digest_of(values: Any) -> str:
+    """Return a checksum of values that JSON can hold."""
+    return hashlib.blake2b(json.dumps(values, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def with_digest(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content of a JSON file with a checksum of it."""
+    return {**values, DIGEST: digest_of(values)}
+
+
+def read_with_digest(file: Path) -> dict[str, Any]:
+    """Return the content of a JSON file without its checksum; raise a `UserError` if it was edited or damaged."""
+    values = read_json(file)
+    if not isinstance(values, dict):
+        raise UserError(f"{file} must hold one JSON object, not {type(values).__name__}; start a new run.")
+    content = {name: value for name, value in values.items() if name != DIGEST}
+    if values.get(DIGEST) != digest_of(content):
+        raise UserError(f"{file} was edited or damaged after the run was started: restore it, or start a new run.")
+    return content
+
+
+def broken_seals(sealed: Mapping[str, Any], current: Mapping[str, Any]) -> list[str]:
+    """Return the names of the parts that differ from what was sealed; parts that only one of them has are left out."""
+    shared = [name for name in sealed if name in current]
+    return [name for name in shared if not _is_same(name, sealed[name], current[name])]
+
+
+def _is_same(name: str, sealed: Any, current: Any) -> bool:
+    if name != VECTORS:
+        return bool(sealed == current)
+    return len(sealed) == len(current) and bool(np.allclose(sealed, current, atol=TOLERANCE))
