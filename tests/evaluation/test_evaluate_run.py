@@ -18,7 +18,7 @@ from semco.cli.predict import predict
 from semco.config import Config, ModelConfig
 from semco.errors import UserError
 from semco.evaluation.model_file import ModelDescription, SavedModel, empty_network, save_model
-from semco.evaluation.predictions import HEADS
+from semco.evaluation.probabilities import HEADS
 from semco.evaluation.run import evaluate_run
 from semco.run.folder import RunFolder
 

@@ -11,7 +11,7 @@ import torch
 from semco.config import ModelConfig
 from semco.errors import UserError
 from semco.evaluation.model_file import ModelDescription, SavedModel, empty_network, load_model, save_model
-from semco.evaluation.predictions import HEADS, probabilities
+from semco.evaluation.probabilities import HEADS, predict_probabilities
 
 
 @pytest.fixture
@@ -46,8 +46,8 @@ def test_a_loaded_model_predicts_the_same_bits(model: SavedModel, folder: Path) 
     assert loaded.description == model.description
     assert not loaded.network.training
     for head in HEADS:
-        before = probabilities(model.network, [images], model.scorer(head))
-        after = probabilities(loaded.network, [images], loaded.scorer(head))
+        before = predict_probabilities(model.network, [images], model.scorer(head))
+        after = predict_probabilities(loaded.network, [images], loaded.scorer(head))
         assert (before == after).all()
 
 

@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 
 from semco.errors import UserError
-from semco.evaluation.pool_labels import write_pool_labels
+from semco.evaluation.pool_labels import write_pseudo_labels
 from semco.evaluation.results import evaluate_probabilities, group_names, image_batches, write_evaluation
 from semco.evaluation.samples import pick_samples
 from semco.pseudo_labels.semantic import SemanticPseudoLabels
@@ -105,7 +105,7 @@ def test_pool_labels_as_a_table(tmp_path: Path) -> None:
         target=torch.eye(2),
     )
     file = tmp_path / "pseudo_labels.parquet"
-    write_pool_labels(file, np.array([4, 9]), np.array([2, -1]), {"one_hot": one_hot, "semantic": semantic})
+    write_pseudo_labels(file, np.array([4, 9]), np.array([2, -1]), {"one_hot": one_hot, "semantic": semantic})
     table = pq.read_table(file).to_pydict()
     assert table["index"] == [4, 9]
     assert table["path"] == [None, None]
@@ -114,5 +114,5 @@ def test_pool_labels_as_a_table(tmp_path: Path) -> None:
     assert table["retained_one_hot"] == [True, False]
     assert table["confidence_semantic"] == [0.5, 0.75]
     assert table["group_semantic"] == [1, 0]
-    write_pool_labels(file, np.array([4]), np.array([2]), {}, paths=["a/b.png"])
+    write_pseudo_labels(file, np.array([4]), np.array([2]), {}, paths=["a/b.png"])
     assert pq.read_table(file).to_pydict() == {"index": [4], "path": ["a/b.png"], "truth": [2]}

@@ -11,7 +11,7 @@ from rich.console import Console
 
 
 class HeadName(StrEnum):
-    """The heads that can answer (`semco.evaluation.predictions.HEADS`), known without loading torch."""
+    """The heads that can answer (`semco.evaluation.probabilities.HEADS`), known without loading torch."""
 
     one_hot = "one_hot"
     semantic = "semantic"

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from semco.config import ModelConfig, Section
 from semco.errors import UserError
-from semco.evaluation.predictions import Head, Scorer
+from semco.evaluation.probabilities import Head, Scorer
 from semco.files import atomic_path, read_json, write_json
 from semco.models import Network, build_network
 

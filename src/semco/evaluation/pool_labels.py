@@ -19,7 +19,7 @@ from semco.pseudo_labels.semantic import SemanticPseudoLabels
 from semco.types import PseudoLabels
 
 
-def write_pool_labels(
+def write_pseudo_labels(
     file: Path,
     index: NDArray[np.integer],
     truth: NDArray[np.integer],

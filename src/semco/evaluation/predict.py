@@ -24,7 +24,7 @@ from semco.data.folder import find_images
 from semco.distributed.processes import Processes
 from semco.errors import UserError
 from semco.evaluation.model_file import ModelDescription, SavedModel, load_model
-from semco.evaluation.predictions import Head, probabilities
+from semco.evaluation.probabilities import Head, predict_probabilities
 from semco.evaluation.results import image_batches
 from semco.evaluation.zero_shot import with_classes
 from semco.files import atomic_path
@@ -149,7 +149,7 @@ def _rows(
         return []
     description = model.description
     batches = image_batches(torch.stack(list(images)), description.mean, description.std, BATCH, device)
-    scores = probabilities(model.network, batches, model.scorer(head))
+    scores = predict_probabilities(model.network, batches, model.scorer(head))
     order = np.argsort(-scores, axis=1, kind="stable")[:, :2]
     names = description.class_names
     return [

@@ -18,7 +18,7 @@ from torch import Tensor
 from semco.data.normalise import normalise_images
 from semco.errors import UserError
 from semco.evaluation import metrics
-from semco.evaluation.predictions import Head
+from semco.evaluation.probabilities import Head
 from semco.evaluation.samples import Sample
 from semco.files import write_json
 

@@ -11,7 +11,7 @@ from semco.data.sources import load
 from semco.distributed.processes import Processes
 from semco.errors import UserError
 from semco.evaluation.model_file import SavedModel, load_model
-from semco.evaluation.predictions import Head, probabilities
+from semco.evaluation.probabilities import Head, predict_probabilities
 from semco.evaluation.results import Evaluation, evaluate_probabilities, image_batches
 from semco.run.folder import RunFolder
 from semco.training.execution import choose_device
@@ -33,7 +33,7 @@ def evaluate_run(run: Path, head: Head | None = None, report: ProgressCallback |
     _check_same_data(run, model, dataset)
     description = model.description
     batches = image_batches(images, description.mean, description.std, config.evaluation.batch_size, where)
-    scores = probabilities(model.network, batches, model.scorer(head))
+    scores = predict_probabilities(model.network, batches, model.scorer(head))
     groups = np.asarray(description.groups)
     return evaluate_probabilities(scores, labels.numpy(), description.class_names, groups, head or description.head)
 

@@ -22,8 +22,8 @@ from semco.data.views import Augment
 from semco.distributed.processes import Processes, broadcast_from_main, gather_uneven_rows, same_error_everywhere
 from semco.evaluation.metrics import accuracy
 from semco.evaluation.model_file import ModelDescription, SavedModel, save_model
-from semco.evaluation.pool_labels import write_pool_labels
-from semco.evaluation.predictions import Scorer, probabilities
+from semco.evaluation.pool_labels import write_pseudo_labels
+from semco.evaluation.probabilities import Scorer, predict_probabilities
 from semco.evaluation.results import evaluate_probabilities, image_batches, write_evaluation
 from semco.evaluation.samples import pick_samples
 from semco.experiment.problem import Problem, write_problem
@@ -135,7 +135,7 @@ class Session:
         share = images[self.processes.share(len(images))]
         batches = image_batches(share, dataset.mean, dataset.std, evaluation.batch_size, self.device)
         scorer = Scorer(evaluation.head, self.problem.label_vectors.to(self.device), self._method.scale)
-        scores = probabilities(network, batches, scorer).reshape(-1, dataset.num_classes)
+        scores = predict_probabilities(network, batches, scorer).reshape(-1, dataset.num_classes)
         everything: NDArray[np.float32] = gather_uneven_rows(torch.from_numpy(scores), self.processes).numpy()
         return everything
 
@@ -203,7 +203,7 @@ class Session:
         pseudo_labels = self._method.pseudo_labels(outputs, index)
         truth = hidden_truth(dataset.train_labels, split)[torch.from_numpy(split.unlabelled)]
         paths = None if dataset.train_paths is None else [dataset.train_paths[i] for i in split.unlabelled]
-        write_pool_labels(self.run.pseudo_labels_file, split.unlabelled, truth.numpy(), pseudo_labels, paths)
+        write_pseudo_labels(self.run.pseudo_labels_file, split.unlabelled, truth.numpy(), pseudo_labels, paths)
         group_ids = torch.from_numpy(self.problem.groups.group_ids)
         return describe_pool(pseudo_labels, truth.to(index.device), group_ids.to(index.device))
 

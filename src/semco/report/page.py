@@ -28,7 +28,7 @@ from semco.report.tables import (
     duration_text,
     judged_on,
     labels_text,
-    mean_known,
+    mean_or_none,
     runs_text,
     summary_rows,
 )
@@ -164,13 +164,13 @@ def _tiles(repeats: Sequence[Run]) -> list[Tile]:
     """The numbers of the experiment looked at: means over the seeds that are finished, or of a run as far as it is."""
     runs = [run for run in repeats if run.finished] or repeats[:1]
     run, classes = runs[0], len(runs[0].class_names)
-    error = mean_known(run.result.get("calibration_error") for run in runs)
+    error = mean_or_none(run.result.get("calibration_error") for run in runs)
     tiles = [
-        Tile("Test accuracy", accuracy_text(mean_known(run.accuracy() for run in runs)), _chance(classes)),
-        Tile("Right group", accuracy_text(mean_known(map(_group_accuracy, runs))), "the class, or one near it"),
-        Tile("Top 5", accuracy_text(mean_known(run.result.get("top5") for run in runs)) if classes > 5 else "–"),
+        Tile("Test accuracy", accuracy_text(mean_or_none(run.accuracy() for run in runs)), _chance(classes)),
+        Tile("Right group", accuracy_text(mean_or_none(map(_group_accuracy, runs))), "the class, or one near it"),
+        Tile("Top 5", accuracy_text(mean_or_none(run.result.get("top5") for run in runs)) if classes > 5 else "–"),
         Tile("Labels used", labels_text(run.label_count()), f"{classes} classes" if classes else ""),
-        Tile("Training", duration_text(mean_known(run.seconds for run in runs)), f"{run.steps:,} steps"),
+        Tile("Training", duration_text(mean_or_none(run.seconds for run in runs)), f"{run.steps:,} steps"),
         Tile("Calibration error", "–" if error is None else f"{100 * error:.1f} pts", "confidence − accuracy"),
     ]
     return [tile for tile in tiles if tile.value != "–"]

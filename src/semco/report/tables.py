@@ -76,9 +76,9 @@ def _row(name: str, runs: Sequence[Run], difference: Difference | None, part: Pa
         runs=len(runs),
         finished=sum(run.finished for run in runs),
         labels=runs[0].label_count(),
-        accuracy=mean_known(accuracies),
+        accuracy=mean_or_none(accuracies),
         standard_error=standard_error(accuracies),
-        seconds=mean_known(seconds),
+        seconds=mean_or_none(seconds),
         difference=difference,
     )
 
@@ -93,7 +93,7 @@ def _difference(runs: Sequence[Run], first: Sequence[Run], part: Part) -> Differ
     return Difference(fmean(values), standard_error(values), len(values)) if values else None
 
 
-def mean_known(values: Iterable[float | None]) -> float | None:
+def mean_or_none(values: Iterable[float | None]) -> float | None:
     """Mean of the values that are there; None where none is."""
     known = [value for value in values if value is not None]
     return fmean(known) if known else None

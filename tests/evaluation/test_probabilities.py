@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from semco.errors import UserError
-from semco.evaluation.predictions import Scorer, probabilities
+from semco.evaluation.probabilities import Scorer, predict_probabilities
 from semco.types import Outputs
 
 M = torch.eye(2)
@@ -59,7 +59,7 @@ class Moody(nn.Module):
 def test_batches_are_joined_unpadded_in_evaluation_mode() -> None:
     network = Moody().train()
     images = torch.randn(7, 3, 1, 1, generator=torch.Generator().manual_seed(0))
-    joined = probabilities(network, images.split(3), Scorer())
+    joined = predict_probabilities(network, images.split(3), Scorer())
     assert network.sizes == [3, 3, 1]
     assert network.training
     np.testing.assert_allclose(joined, images.flatten(1).softmax(dim=1), rtol=1e-6)
@@ -67,4 +67,4 @@ def test_batches_are_joined_unpadded_in_evaluation_mode() -> None:
 
 def test_damaged_weights_are_named() -> None:
     with pytest.raises(UserError, match="not finite"):
-        probabilities(Moody(), [torch.full((2, 3, 1, 1), math.nan)], Scorer())
+        predict_probabilities(Moody(), [torch.full((2, 3, 1, 1), math.nan)], Scorer())

@@ -48,7 +48,7 @@ class Scorer:
 
 
 @torch.inference_mode()
-def probabilities(network: nn.Module, batches: Iterable[Tensor], scorer: Scorer) -> NDArray[np.float32]:
+def predict_probabilities(network: nn.Module, batches: Iterable[Tensor], scorer: Scorer) -> NDArray[np.float32]:
     """(N, K) probabilities for normalised images given in batches of any size; nothing is padded.
 
     The network is put into evaluation mode and given back in the mode it was in.
