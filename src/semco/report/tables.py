@@ -175,7 +175,7 @@ def evaluation_tables(evaluation: Evaluation) -> list[Table]:
     """The numbers of one evaluation, then those of each class, then of each group of several classes."""
     overall = Table(show_header=False)
     overall.add_row("head", evaluation.head)
-    overall.add_row("test images", f"{evaluation.images:,}")
+    overall.add_row("test images", f"{evaluation.num_images:,}")
     overall.add_row("accuracy", accuracy_text(evaluation.accuracy))
     if len(evaluation.class_names) > 5:
         overall.add_row("top 5", accuracy_text(evaluation.top5))
