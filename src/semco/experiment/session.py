@@ -41,11 +41,6 @@ from semco.training.statistics import describe_pool
 from semco.types import Outputs
 
 
-def write_run_report(run: RunFolder, config: Config, data: str) -> None:
-    """Write the page about a finished run on ``data``."""
-    write_report([run.path], run.report_file, f"{config.method.name} on {data}")
-
-
 @dataclass(frozen=True)
 class Session:
     """Everything that a run needs, in one of possibly several processes."""
@@ -173,7 +168,7 @@ class Session:
                     **{"head": self.config.evaluation.head, **self._write_test(scores)},
                 )
                 self.run.write_result(result)
-                write_run_report(self.run, self.config, dataset.name)
+                write_report([self.run.path], self.run.report_file)
         result = broadcast_from_main(result, self.processes)
         assert result is not None
         return result
