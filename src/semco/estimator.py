@@ -22,7 +22,7 @@ from semco.data.arrays import check_class_names
 from semco.data.datasets import UNLABELLED, Dataset
 from semco.errors import UserError
 from semco.evaluation.model_file import load_model
-from semco.evaluation.predictions import Head, probabilities
+from semco.evaluation.probabilities import Head, predict_probabilities
 from semco.evaluation.results import image_batches
 from semco.experiment import train
 
@@ -108,7 +108,7 @@ class SemCoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             height_width_channels = (*images.shape[2:], images.shape[1])
             raise UserError(f"images have size {height_width_channels}, but the model was trained on {wanted}.")
         batches = image_batches(images, about.mean, about.std)
-        return probabilities(self.model_.network, batches, self.model_.scorer(self.head))
+        return predict_probabilities(self.model_.network, batches, self.model_.scorer(self.head))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return labels (N,) of the kind that was given to `fit`."""

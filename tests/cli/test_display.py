@@ -1,4 +1,4 @@
-"""What a run says where there is no terminal."""
+"""The lines that a run prints without a terminal."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from rich.console import Console
 from semco.cli.display import Display
 
 
-def said(lines: list[dict[str, float]], total: int) -> list[int]:
-    """The steps of which something is said."""
+def printed_steps(lines: list[dict[str, float]], total: int) -> list[int]:
+    """Return the steps for which a line is printed."""
     stream = io.StringIO()
     with Display(Console(file=stream, width=200), "run") as display:
         display.on_start(0, total)
@@ -19,11 +19,11 @@ def said(lines: list[dict[str, float]], total: int) -> list[int]:
     return [int(text.split("step ")[1].split(",")[0]) for text in stream.getvalue().splitlines()]
 
 
-def test_validations_are_told() -> None:
+def test_every_validation_is_printed() -> None:
     lines = [{"step": 1}, {"step": 2, "validation_accuracy": 0.5}, {"step": 3}, {"step": 4, "validation_accuracy": 0.6}]
-    assert said(lines, total=1000) == [2, 4]
+    assert printed_steps(lines, total=1000) == [2, 4]
 
 
-def test_without_validation_images_a_twentieth_of_the_run_is() -> None:
-    """Lines at every second step, and one is due five steps after the last that was told."""
-    assert said([{"step": step} for step in range(2, 101, 2)], total=100) == list(range(6, 97, 6))
+def test_without_validation_about_twenty_lines_are_printed() -> None:
+    """Metrics come every second step; a line is printed at least five steps after the last one."""
+    assert printed_steps([{"step": step} for step in range(2, 101, 2)], total=100) == list(range(6, 97, 6))

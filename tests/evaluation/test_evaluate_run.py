@@ -1,4 +1,4 @@
-"""A run evaluated again from its folder alone, and the commands over it."""
+"""Evaluation of a run from its folder, and the commands evaluate and predict."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from semco.cli.predict import predict
 from semco.config import Config, ModelConfig
 from semco.errors import UserError
 from semco.evaluation.model_file import ModelDescription, SavedModel, empty_network, save_model
-from semco.evaluation.predictions import HEADS
+from semco.evaluation.probabilities import HEADS
 from semco.evaluation.run import evaluate_run
 from semco.run.folder import RunFolder
 
@@ -66,8 +66,8 @@ def run(tmp_path: Path) -> Path:
     return folder.path
 
 
-def _slow(head: str, data: Path) -> list[int]:
-    """Predictions one image at a time, from the definition."""
+def _slow_predictions(head: str, data: Path) -> list[int]:
+    """Return predictions from the definition, one image at a time."""
     model = _model()
     values = np.load(data)
     found = []
@@ -82,37 +82,37 @@ def _slow(head: str, data: Path) -> list[int]:
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_each_head_as_a_slow_loop_has_it(run: Path, head: str) -> None:
+def test_each_head_equals_a_slow_loop(run: Path, head: str) -> None:
     evaluation = evaluate_run(run, head, device="cpu")  # type: ignore[arg-type]
-    predicted, truth = np.array(_slow(head, run.parent / "data.npz")), np.arange(7) % 3
+    predicted, truth = np.array(_slow_predictions(head, run.parent / "data.npz")), np.arange(7) % 3
     assert evaluation.head == head
-    assert evaluation.images == 7
+    assert evaluation.num_images == 7
     assert evaluation.accuracy == pytest.approx(np.mean(predicted == truth))
     groups = np.array([0, 0, 1])
     assert evaluation.group_accuracy == pytest.approx(np.mean(groups[predicted] == groups[truth]))
 
 
-def test_the_runs_own_head_answers_by_default(run: Path) -> None:
+def test_the_head_of_the_run_predicts_by_default(run: Path) -> None:
     assert evaluate_run(run, device="cpu").head == "semantic"
 
 
-def test_other_classes_than_trained_on_are_refused(run: Path) -> None:
+def test_data_with_other_classes_are_refused(run: Path) -> None:
     _data(run.parent, class_names=np.array(["shirt", "coat", "hat"]))
     with pytest.raises(UserError, match="they differ in bag, hat"):
         evaluate_run(run)
     _data(run.parent, class_names=np.array(["coat", "shirt", "bag"]))
-    with pytest.raises(UserError, match="they come in another order"):
+    with pytest.raises(UserError, match="they are in another order"):
         evaluate_run(run)
 
 
-def test_other_images_than_trained_on_are_refused(run: Path) -> None:
+def test_data_with_other_image_sizes_are_refused(run: Path) -> None:
     shape = (12, 10, 10)
     _data(run.parent, x_train=np.zeros(shape, np.uint8), x_test=np.zeros((7, 10, 10), np.uint8))
     with pytest.raises(UserError, match=r"\(10, 10\) pixels .* trained on \(8, 8\)"):
         evaluate_run(run)
 
 
-def test_data_without_test_images_says_so(run: Path) -> None:
+def test_data_without_test_images_are_refused(run: Path) -> None:
     _data(run.parent, x_test=None, y_test=None)
     with pytest.raises(UserError, match="no test images"):
         evaluate_run(run)
@@ -127,11 +127,11 @@ def app() -> typer.Typer:
 
 
 def test_evaluate_prints_tables_or_json(run: Path, app: typer.Typer) -> None:
-    told = CliRunner().invoke(app, ["evaluate", str(run)])
-    assert told.exit_code == 0
-    assert "shirt + coat" in told.stdout
-    told = CliRunner().invoke(app, ["evaluate", str(run), "--head", "one_hot", "--json"])
-    values = json.loads(told.stdout.splitlines()[-1])
+    result = CliRunner().invoke(app, ["evaluate", str(run)])
+    assert result.exit_code == 0
+    assert "shirt + coat" in result.stdout
+    result = CliRunner().invoke(app, ["evaluate", str(run), "--head", "one_hot", "--json"])
+    values = json.loads(result.stdout.splitlines()[-1])
     assert values["head"] == "one_hot"
     assert values["test_accuracy"] == evaluate_run(run, "one_hot").accuracy
 
@@ -139,15 +139,15 @@ def test_evaluate_prints_tables_or_json(run: Path, app: typer.Typer) -> None:
 def test_predict_writes_a_table(run: Path, app: typer.Typer, tmp_path: Path) -> None:
     Image.new("L", (9, 9), 70).save(tmp_path / "one.png")
     (tmp_path / "broken.png").write_bytes(b"\x89PNG")
-    out = tmp_path / "answers.csv"
-    told = CliRunner().invoke(app, ["predict", str(run), str(tmp_path), "--out", str(out)])
-    assert told.exit_code == 0
-    assert "broken.png" in told.stderr
-    assert "1 image labelled, 1 skipped" in told.stderr
+    out = tmp_path / "predictions.csv"
+    result = CliRunner().invoke(app, ["predict", str(run), str(tmp_path), "--out", str(out)])
+    assert result.exit_code == 0
+    assert "broken.png" in result.stderr
+    assert "1 image classified, 1 skipped" in result.stderr
     assert len(out.read_text().splitlines()) == 2
 
 
 def test_an_unknown_head_is_refused_before_anything_is_read(app: typer.Typer, tmp_path: Path) -> None:
-    told = CliRunner().invoke(app, ["evaluate", str(tmp_path), "--head", "both"])
-    assert told.exit_code == 2
-    assert "both" in told.stderr
+    result = CliRunner().invoke(app, ["evaluate", str(tmp_path), "--head", "both"])
+    assert result.exit_code == 2
+    assert "both" in result.stderr

@@ -1,4 +1,4 @@
-"""Metrics against numbers worked out by hand and, for random input, against slow loops."""
+"""Metrics compared with numbers computed by hand and, for random input, with slow loops."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_class_without_images_has_no_accuracy() -> None:
     assert metrics.per_class_precision(confusion.T)[1] is None
 
 
-def test_groups_forgive_mistakes_inside_a_group() -> None:
+def test_mistakes_within_a_group_count_as_correct() -> None:
     groups = np.array([0, 1, 1])  # classes 1 and 2 together
     assert metrics.per_group_accuracy(CONFUSION, groups) == [1.0, pytest.approx(2 / 3)]
     assert metrics.group_accuracy(CONFUSION, groups) == 0.75
@@ -70,7 +70,7 @@ def test_calibration_by_hand() -> None:
     assert metrics.expected_calibration_error(PROBABILITIES, TRUTH, bins=2) == pytest.approx(0.3625)
 
 
-def test_calibration_of_a_perfect_and_of_a_boastful_model() -> None:
+def test_calibration_of_a_perfect_and_of_an_overconfident_model() -> None:
     certain = np.eye(4)
     assert metrics.expected_calibration_error(certain, np.arange(4)) == 0.0
     assert metrics.expected_calibration_error(certain, np.array([1, 2, 3, 0])) == 1.0

@@ -1,4 +1,4 @@
-"""A saved model predicts as it did before, and a damaged one says what is wrong."""
+"""A saved model predicts as before, and errors name what is wrong with a damaged one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from semco.config import ModelConfig
 from semco.errors import UserError
 from semco.evaluation.model_file import ModelDescription, SavedModel, empty_network, load_model, save_model
-from semco.evaluation.predictions import HEADS, probabilities
+from semco.evaluation.probabilities import HEADS, predict_probabilities
 
 
 @pytest.fixture
@@ -29,9 +29,9 @@ def model() -> SavedModel:
         groups=(0, 0, 1),
         eps=0.2,
     )
-    embeddings = torch.nn.functional.normalize(torch.randn(3, 4, generator=torch.Generator().manual_seed(0)))
+    label_vectors = torch.nn.functional.normalize(torch.randn(3, 4, generator=torch.Generator().manual_seed(0)))
     network = empty_network(description).eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return SavedModel(description, network, embeddings)
+    return SavedModel(description, network, label_vectors)
 
 
 @pytest.fixture
@@ -46,8 +46,8 @@ def test_a_loaded_model_predicts_the_same_bits(model: SavedModel, folder: Path) 
     assert loaded.description == model.description
     assert not loaded.network.training
     for head in HEADS:
-        before = probabilities(model.network, [images], model.scorer(head))
-        after = probabilities(loaded.network, [images], loaded.scorer(head))
+        before = predict_probabilities(model.network, [images], model.scorer(head))
+        after = predict_probabilities(loaded.network, [images], loaded.scorer(head))
         assert (before == after).all()
 
 
@@ -56,7 +56,7 @@ def test_the_folder_holds_three_files_and_no_temporary_ones(folder: Path) -> Non
     assert names == ["labels.safetensors", "model.json", "model.safetensors"]
 
 
-def test_loading_leaves_the_global_generator_alone(folder: Path) -> None:
+def test_loading_does_not_change_the_global_random_state(folder: Path) -> None:
     torch.manual_seed(3)
     expected = torch.rand(2)
     torch.manual_seed(3)
@@ -64,7 +64,7 @@ def test_loading_leaves_the_global_generator_alone(folder: Path) -> None:
     assert torch.equal(torch.rand(2), expected)
 
 
-def test_a_model_that_was_never_finished_says_how_to_go_on(tmp_path: Path) -> None:
+def test_the_error_for_an_unfinished_run_says_how_to_resume_it(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no finished model .*semco resume"):
         load_model(tmp_path / "model")
 
@@ -73,7 +73,7 @@ def test_a_model_that_was_never_finished_says_how_to_go_on(tmp_path: Path) -> No
 def test_missing_and_truncated_tensors_are_named(folder: Path, name: str) -> None:
     whole = (folder / name).read_bytes()
     (folder / name).write_bytes(whole[:-7])
-    with pytest.raises(UserError, match=f"{name} is damaged or cut short"):
+    with pytest.raises(UserError, match=f"{name} is damaged or incomplete"):
         load_model(folder)
     (folder / name).unlink()
     with pytest.raises(UserError, match=f"{name} is missing"):
@@ -91,7 +91,7 @@ def test_another_version_is_refused(folder: Path) -> None:
         load_model(folder)
 
 
-def test_a_description_cut_short_is_refused(folder: Path) -> None:
+def test_an_incomplete_description_is_refused(folder: Path) -> None:
     file = folder / "model.json"
     file.write_text(file.read_text()[:40])
     with pytest.raises(UserError, match="not valid JSON"):

@@ -1,4 +1,4 @@
-"""Predicting files: decoding, expanding folders, skipping what cannot be read, and the CSV."""
+"""Predicting image files: decoding, finding files in folders, skipping unreadable files, and the CSV."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from semco.config import ModelConfig
 from semco.errors import UserError
 from semco.evaluation.model_file import ModelDescription, SavedModel, empty_network, save_model
-from semco.evaluation.predict import Predictions, Row, expand, predict_images, write_predictions
+from semco.evaluation.predict import Prediction, Predictions, find_image_files, predict_images, write_predictions
 from semco.types import Outputs
 
 NAMES = ("dark", "middle", "bright")
@@ -38,7 +38,7 @@ def _description(channels: int = 3, size: tuple[int, int] = (8, 8)) -> ModelDesc
 
 
 class Brightness(nn.Module):
-    """Looks at the mean of the normalised image alone, -2 to 2."""
+    """Predicts from the mean of the normalised image, -2 to 2."""
 
     def forward(self, images: Tensor) -> Outputs:
         mean = images.mean(dim=(1, 2, 3))[:, None]
@@ -55,10 +55,10 @@ def run(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def _brightness(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model whose answers are known."""
+    """Replace the model by one with known predictions."""
     model = SavedModel(_description(), Brightness(), torch.eye(3))  # type: ignore[arg-type]
     monkeypatch.setattr("semco.evaluation.predict.load_model", lambda *_: model)
-    monkeypatch.setattr("semco.evaluation.predict.find_model", lambda folder: folder / "model")
+    monkeypatch.setattr("semco.evaluation.predict.find_model_folder", lambda folder: folder / "model")
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def photos(tmp_path: Path) -> Path:
 
 
 @pytest.mark.usefixtures("_brightness")
-def test_answers_with_runner_up(photos: Path, tmp_path: Path) -> None:
+def test_predictions_with_runner_up(photos: Path, tmp_path: Path) -> None:
     seen: list[tuple[str, int, int]] = []
     found = predict_images(tmp_path, [photos], report=lambda *progress: seen.append(progress))
     grey, white = found.rows
@@ -86,9 +86,9 @@ def test_answers_with_runner_up(photos: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_brightness")
-def test_the_head_that_is_asked_for_answers(photos: Path, tmp_path: Path) -> None:
+def test_the_chosen_head_predicts(photos: Path, tmp_path: Path) -> None:
     (row,) = predict_images(tmp_path, [photos / "white.png"], head="semantic").rows
-    assert row.label == "dark"  # this model's embedding points away from its logits
+    assert row.label == "dark"  # the embedding of this model points away from its logits
 
 
 @pytest.mark.usefixtures("_brightness")
@@ -102,14 +102,14 @@ def test_unreadable_images_are_skipped_and_named(photos: Path, tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("_brightness")
-def test_nothing_readable_is_an_error(photos: Path, tmp_path: Path) -> None:
+def test_an_error_if_no_image_can_be_read(photos: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"none of the 1 images can be read.*notes\.txt"):
         predict_images(tmp_path, [photos / "more" / "notes.txt"])
 
 
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("size", [(8, 8), (8, 12)])
-def test_a_saved_model_takes_images_of_its_own_shape(
+def test_images_are_converted_to_the_shape_of_the_model(
     photos: Path, tmp_path: Path, channels: int, size: tuple[int, int]
 ) -> None:
     description = _description(channels, size)
@@ -121,32 +121,32 @@ def test_a_saved_model_takes_images_of_its_own_shape(
         assert row.label != row.runner_up
 
 
-def test_a_run_stands_for_its_model(run: Path, photos: Path) -> None:
+def test_a_run_folder_or_its_model_folder(run: Path, photos: Path) -> None:
     assert predict_images(run, [photos]) == predict_images(run / "model", [photos])
 
 
-def test_a_run_that_is_not_there_is_named(photos: Path, tmp_path: Path) -> None:
+def test_a_missing_run_is_named(photos: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no run folder .*gone"):
         predict_images(tmp_path / "gone", [photos])
 
 
-def test_folders_are_expanded_in_order_and_files_come_once(photos: Path) -> None:
-    files = expand([photos / "white.png", photos])
+def test_files_in_folders_are_found_in_order_and_once(photos: Path) -> None:
+    files = find_image_files([photos / "white.png", photos])
     assert [file.name for file in files] == ["white.png", "grey.JPG"]
 
 
 def test_a_missing_image_and_an_empty_folder_are_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no image or folder .*gone\.png"):
-        expand([tmp_path / "gone.png"])
-    with pytest.raises(UserError, match="holds no image"):
-        expand([tmp_path])
-    with pytest.raises(UserError, match="no image was given"):
-        expand([])
+        find_image_files([tmp_path / "gone.png"])
+    with pytest.raises(UserError, match="holds no image files"):
+        find_image_files([tmp_path])
+    with pytest.raises(UserError, match="no images to predict"):
+        find_image_files([])
 
 
 def test_csv_of_predictions(tmp_path: Path) -> None:
     odd = os.fsdecode(b"caf\xe9, 1.png")  # a name that is not valid UTF-8
-    rows = (Row("a.png", 'say "hi", bag', 0.75, "coat", 0.25), Row(odd, "coat", 1.0, "bag", 0.0))
+    rows = (Prediction("a.png", 'say "hi", bag', 0.75, "coat", 0.25), Prediction(odd, "coat", 1.0, "bag", 0.0))
     file = tmp_path / "deep" / "predictions.csv"
     write_predictions(file, Predictions(rows, ()))
     with file.open(encoding="utf-8", errors="surrogateescape", newline="") as stream:

@@ -1,4 +1,4 @@
-"""An evaluation by hand, sample pictures, and the table of the pool."""
+"""An evaluation computed by hand, sample images, and the table of pseudo-labels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 
 from semco.errors import UserError
-from semco.evaluation.pool_labels import write_pool_labels
+from semco.evaluation.pool_labels import write_pseudo_labels
 from semco.evaluation.results import evaluate_probabilities, group_names, image_batches, write_evaluation
 from semco.evaluation.samples import pick_samples
 from semco.pseudo_labels.semantic import SemanticPseudoLabels
@@ -22,7 +22,7 @@ from semco.types import PseudoLabels
 
 NAMES = ("shirt", "bag", "coat")
 GROUPS = np.array([0, 1, 0])
-# Answers 0, 1, 2, 0, 1; the truth of the last image is not known.
+# Predictions 0, 1, 2, 0, 1; the true class of the last image is unknown.
 PROBABILITIES = np.array(
     [[0.8, 0.1, 0.1], [0.2, 0.5, 0.3], [0.1, 0.3, 0.6], [0.55, 0.1, 0.35], [0.0, 1.0, 0.0]], dtype=np.float32
 )
@@ -31,10 +31,10 @@ TRUTH = np.array([0, 1, 1, 2, -1])
 
 def test_evaluation_by_hand() -> None:
     evaluation = evaluate_probabilities(PROBABILITIES, TRUTH, NAMES, GROUPS)
-    assert evaluation.images == 4
+    assert evaluation.num_images == 4
     assert evaluation.accuracy == 0.5
     assert evaluation.top5 == 1.0
-    assert evaluation.group_accuracy == 0.75  # the coat taken for a shirt is in the right group
+    assert evaluation.group_accuracy == 0.75  # the coat predicted as a shirt is in the correct group
     assert evaluation.per_class() == {"shirt": 1.0, "bag": 0.5, "coat": 0.0}
     assert evaluation.per_group() == {"shirt + coat": 1.0, "bag": 0.5}
 
@@ -46,8 +46,8 @@ def test_summary_is_plain_json() -> None:
     assert summary["head"] == "semantic"
 
 
-def test_nothing_to_evaluate_on_is_said() -> None:
-    with pytest.raises(UserError, match="no image with a known class"):
+def test_an_error_if_no_class_is_known() -> None:
+    with pytest.raises(UserError, match="no image to evaluate on has a known class"):
         evaluate_probabilities(PROBABILITIES, np.full(5, -1), NAMES, GROUPS)
 
 
@@ -64,7 +64,7 @@ def test_batches_are_normalised_in_order_and_unpadded() -> None:
     torch.testing.assert_close(joined, torch.tensor(expected))
 
 
-def test_samples_are_random_ones_then_the_surest_mistakes() -> None:
+def test_samples_are_random_images_and_the_most_confident_mistakes() -> None:
     images = torch.arange(5 * 3 * 4, dtype=torch.uint8).view(5, 3, 2, 2)
     samples = pick_samples(images, PROBABILITIES, TRUTH, random=3, mistakes=5)
     assert [s.kind for s in samples] == ["random"] * 3 + ["mistake"] * 2
@@ -77,7 +77,7 @@ def test_samples_are_random_ones_then_the_surest_mistakes() -> None:
     np.testing.assert_array_equal(np.asarray(picture), images[2].permute(1, 2, 0))
 
 
-def test_large_grey_samples_are_made_small() -> None:
+def test_large_samples_are_reduced() -> None:
     samples = pick_samples(torch.zeros(5, 1, 300, 200, dtype=torch.uint8), PROBABILITIES, TRUTH)
     picture = Image.open(BytesIO(base64.b64decode(samples[0].image)))
     assert picture.mode == "L"
@@ -94,18 +94,18 @@ def test_a_written_evaluation_holds_confusion_and_samples(tmp_path: Path) -> Non
     assert len(values["samples"]) == len(samples)
 
 
-def test_pool_labels_as_a_table(tmp_path: Path) -> None:
+def test_table_of_pseudo_labels(tmp_path: Path) -> None:
     one_hot = PseudoLabels(torch.tensor([2, 0]), torch.tensor([1.0, 0.0]), torch.tensor([0.96, 0.4]))
     semantic = SemanticPseudoLabels(
         torch.tensor([1, 1]),
         torch.tensor([0.0, 1.0]),
         torch.tensor([0.5, 0.75]),
-        groups=torch.tensor([1, 0]),
-        weights=torch.tensor([[0.0, 1.0, 0.0], [0.0, 1.0, 0.0]]),
+        group_ids=torch.tensor([1, 0]),
+        class_weights=torch.tensor([[0.0, 1.0, 0.0], [0.0, 1.0, 0.0]]),
         target=torch.eye(2),
     )
     file = tmp_path / "pseudo_labels.parquet"
-    write_pool_labels(file, np.array([4, 9]), np.array([2, -1]), {"one_hot": one_hot, "semantic": semantic})
+    write_pseudo_labels(file, np.array([4, 9]), np.array([2, -1]), {"one_hot": one_hot, "semantic": semantic})
     table = pq.read_table(file).to_pydict()
     assert table["index"] == [4, 9]
     assert table["path"] == [None, None]
@@ -114,5 +114,5 @@ def test_pool_labels_as_a_table(tmp_path: Path) -> None:
     assert table["retained_one_hot"] == [True, False]
     assert table["confidence_semantic"] == [0.5, 0.75]
     assert table["group_semantic"] == [1, 0]
-    write_pool_labels(file, np.array([4]), np.array([2]), {}, paths=["a/b.png"])
+    write_pseudo_labels(file, np.array([4]), np.array([2]), {}, paths=["a/b.png"])
     assert pq.read_table(file).to_pydict() == {"index": [4], "path": ["a/b.png"], "truth": [2]}

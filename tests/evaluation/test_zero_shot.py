@@ -1,4 +1,4 @@
-"""Choosing among names that training never saw, from a run on disk to the CSV of the command."""
+"""Predicting classes without training images, from a run folder to the CSV of the command."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import csv
 import math
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -21,12 +22,12 @@ from semco.evaluation.predict import predict_images
 from semco.evaluation.zero_shot import with_classes
 from semco.experiment import train
 
-# Colours around the wheel, each a class named by its angle; its vector is the point on the circle.
+# Hues of the colour wheel: each is a class, named by its angle, whose label vector is the point on the circle.
 SEEN, UNSEEN = (0, 60, 120, 180, 240, 300), (30, 210)
 
 
 def colour(angle: float, rng: np.random.Generator) -> np.ndarray:
-    """(8, 8, 3) uint8: one hue, with noise."""
+    """Return an image (8, 8, 3) uint8 of one hue, with noise."""
     channels = [127 + 100 * math.cos(math.radians(angle - shift)) for shift in (0, 120, 240)]
     noisy = np.array(channels) + rng.normal(0, 8, size=(8, 8, 3))
     return np.clip(noisy, 0, 255).astype(np.uint8)
@@ -34,7 +35,7 @@ def colour(angle: float, rng: np.random.Generator) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """data.npz with the seen colours, vectors.csv with all, photos/ of the unseen ones."""
+    """A folder with data.npz of the seen hues, vectors.csv of all, and photos/ of the unseen ones."""
     folder, rng = tmp_path_factory.mktemp("colours"), np.random.default_rng(0)
     angles = np.repeat(SEEN, 20)
     images = np.stack([colour(angle, rng) for angle in angles])
@@ -52,13 +53,13 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def trained(files: Path, out: Path, method: str, steps: int, **labels: object) -> Path:
+def train_run(files: Path, out: Path, method: Mapping[str, object], steps: int, **labels: object) -> Path:
     config = configure(
         options={
             "data": {"source": str(files / "data.npz"), "labels_per_class": 10},
             "labels": {"source": "matrix", "path": str(files / "vectors.csv"), **labels},
             "model": {"backbone": "wrn-10-1"},
-            "method": {"name": method},
+            "method": method,
             "augment": {"operations": 0, "cutout": 0.0},
             "training": {"steps": steps, "batch_size": 16, "mu": 1, "device": "cpu"},
         }
@@ -69,10 +70,10 @@ def trained(files: Path, out: Path, method: str, steps: int, **labels: object) -
 
 @pytest.fixture(scope="module")
 def run(files: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return trained(files, tmp_path_factory.mktemp("runs") / "devise", "devise", 60)
+    return train_run(files, tmp_path_factory.mktemp("runs") / "devise", {"name": "devise"}, 60)
 
 
-def test_unseen_colours_are_told_apart(run: Path, files: Path) -> None:
+def test_unseen_classes_are_predicted(run: Path, files: Path) -> None:
     found = predict_images(run, [files / "photos"], classes=["hue30", "hue210"])
     assert len(found.rows) == 10
     for row in found.rows:
@@ -81,8 +82,8 @@ def test_unseen_colours_are_told_apart(run: Path, files: Path) -> None:
         assert row.confidence > 0.9
 
 
-def test_unseen_among_all(run: Path, files: Path) -> None:
-    """With every name offered the answer lies within a neighbour of the truth, most often on it."""
+def test_unseen_classes_among_all_classes(run: Path, files: Path) -> None:
+    """If all classes can be chosen, the prediction is the true hue or one next to it."""
     names = [f"hue{a}" for a in sorted((*SEEN, *UNSEEN))]
     rows = predict_images(run, [files / "photos"], classes=names).rows
     gaps = [abs(int(row.label[3:]) - int(Path(row.path).name[3:].split("-")[0])) for row in rows]
@@ -90,15 +91,15 @@ def test_unseen_among_all(run: Path, files: Path) -> None:
 
 
 def test_the_command(run: Path, files: Path, tmp_path: Path) -> None:
-    out = tmp_path / "answers.csv"
+    out = tmp_path / "predictions.csv"
     arguments = ["predict", str(run), str(files / "photos"), "--classes", "hue30, hue210", "--out", str(out)]
     assert CliRunner().invoke(app, arguments).exit_code == 0
     with out.open(newline="") as stream:
         assert {row["label"] for row in csv.DictReader(stream)} == {"hue30", "hue210"}
 
 
-def test_in_a_process_that_has_only_read_the_page(run: Path, files: Path) -> None:
-    """Nothing else has been imported there that would make the run's method known."""
+def test_prediction_in_a_new_process(run: Path, files: Path) -> None:
+    """The methods are registered without importing anything else."""
     code = (
         "import sys; from pathlib import Path; from semco.evaluation.predict import predict_images\n"
         "run, photos = map(Path, sys.argv[1:])\n"
@@ -111,29 +112,31 @@ def test_in_a_process_that_has_only_read_the_page(run: Path, files: Path) -> Non
 @pytest.mark.parametrize(
     ("classes", "head", "sentence"),
     [
-        (["hue30"], None, "at least two classes"),
-        (["hue30", "hue30"], None, "each once"),
+        (["hue30"], None, "at least two different classes"),
+        (["hue30", "hue30"], None, "at least two different classes"),
         (["hue30", "hue31"], None, "hue31"),
         (["hue30", "hue210"], "one_hot", "only the semantic head"),
     ],
 )
-def test_what_cannot_be_asked(run: Path, files: Path, classes: list[str], head: str | None, sentence: str) -> None:
+def test_classes_that_cannot_be_predicted(
+    run: Path, files: Path, classes: list[str], head: str | None, sentence: str
+) -> None:
     with pytest.raises(UserError, match=sentence):
         predict_images(run, [files / "photos"], head, classes=classes)  # type: ignore[arg-type]
 
 
-def test_models_that_know_their_own_classes_only(files: Path, tmp_path: Path) -> None:
-    plain = trained(files, tmp_path / "plain", "supervised", 1)
+def test_models_that_can_only_predict_their_own_classes(files: Path, tmp_path: Path) -> None:
+    plain = train_run(files, tmp_path / "plain", {"name": "supervised"}, 1)
     with pytest.raises(UserError, match="need a model with a semantic head"):
         predict_images(plain, [files / "photos"], classes=["hue30", "hue210"])
-    one_hot = trained(files, tmp_path / "one-hot", "devise", 1, targets="one_hot")
-    with pytest.raises(UserError, match="knows its own classes only"):
+    one_hot = train_run(files, tmp_path / "one-hot", {"name": "devise"}, 1, targets="one_hot")
+    with pytest.raises(UserError, match="can only predict its own classes"):
         predict_images(one_hot, [files / "photos"], classes=["hue30", "hue210"])
 
 
-@pytest.mark.parametrize("targets", ["centred", "embedding"])
-def test_other_classes_are_seen_from_where_the_head_was_taught(files: Path, tmp_path: Path, targets: str) -> None:
-    """The vectors of half the wheel have their mean at (0, 2/3) or so; from there the unseen ones look different."""
+@pytest.mark.parametrize("vectors", ["centred", "as_given"])
+def test_vectors_of_other_classes_are_centred_as_in_training(files: Path, tmp_path: Path, vectors: str) -> None:
+    """Half of the colour wheel has a mean vector of about (0, 2/3), so that centring changes the unseen classes."""
     folder = tmp_path / "files"
     folder.mkdir()
     with np.load(files / "data.npz") as data:
@@ -143,11 +146,11 @@ def test_other_classes_are_seen_from_where_the_head_was_taught(files: Path, tmp_
         half[f"x_{part}"], half[f"y_{part}"] = half[f"x_{part}"][kept], half[f"y_{part}"][kept]
     np.savez(folder / "data.npz", **{**half, "class_names": half["class_names"][:4]})
     (folder / "vectors.csv").write_text((files / "vectors.csv").read_text())
-    run = trained(folder, tmp_path / "run", "devise", 1, targets=targets)
+    run = train_run(folder, tmp_path / "run", {"name": "devise", "vectors": vectors}, 1)
     model = with_classes(load_model(run / "model"), run, ["hue30", "hue210"])
     seen = np.array([[math.cos(math.radians(a)), math.sin(math.radians(a))] for a in SEEN[:4]])
     expected = np.array([[math.cos(math.radians(a)), math.sin(math.radians(a))] for a in UNSEEN])
-    if targets == "centred":
+    if vectors == "centred":
         expected -= seen.mean(axis=0)
         expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     np.testing.assert_allclose(model.label_vectors.numpy(), expected, atol=1e-5)

@@ -1,4 +1,4 @@
-"""The page: whole, self-contained, safe, and made from whatever a run has written."""
+"""The HTML page of a report: complete, self-contained, safe, and made from whatever a run has written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from semco.errors import UserError
 from semco.report import write_report
-from semco.report.classes import Member, meaning
+from semco.report.classes import GroupMember, label_groups
 from semco.report.runs import Run
 
 VOID = {"meta", "img", "br", "link", "hr", "input"}
@@ -60,42 +60,43 @@ def _page(runs: list[Path], out: Path) -> tuple[Page, str]:
 def test_a_finished_run_shows_every_section(make_run, tmp_path: Path) -> None:
     page, text = _page([make_run("semco"), make_run("supervised")], tmp_path / "report.html")
     for heading in (
-        "The runs side by side",
-        "Learning",
-        "What the class names mean",
+        "Comparison",
+        "Training",
+        "Class names and label groups",
         "Pseudo-labels",
-        "Where it errs",
-        "Some of its answers",
-        "Class by class",
-        "Do it again",
+        "Mistakes",
+        "Example predictions",
+        "Results per class",
+        "Reproduce this run",
     ):
         assert f"<h2>{heading}</h2>" in text
     assert page.tags.count("svg") == 3 + 4 + 1  # learning, pseudo-labels of two heads, confusion
     assert page.tags.count("img") == 24 + 8
     assert "→ boot (head noun)" in text
-    assert "40 labels (4 of each class)" in text
+    assert "40 labels (4 per class)" in text
 
 
 @pytest.mark.parametrize(
     ("data", "held", "phrase"),
     [
-        ({"labels_per_class": 4}, 0, "40 labels (4 of each class)"),
+        ({"labels_per_class": 4}, 0, "40 labels (4 per class)"),
         ({"labels_per_class": 5}, 10, "40 labels."),
-        ({"labels_per_class": None, "labels": 40}, 0, "40 labels."),
-        ({"labels_per_class": None}, 10, "40 labels, all but 10 held out."),
-        ({"labels_per_class": None}, 0, "every label there is."),
+        ({"labels_per_class": None, "num_labels": 40}, 0, "40 labels."),
+        ({"labels_per_class": None, "labels": 40}, 0, "40 labels."),  # earlier versions
+        ({"labels_per_class": None}, 10, "40 labels (all except 10 held out for validation)."),
+        ({"labels_per_class": None}, 0, "all available labels."),
     ],
 )
-def test_labels_that_were_held_out_are_not_counted(
+def test_validation_images_do_not_count_as_labels(
     make_run, tmp_path: Path, data: dict[str, int | None], held: int, phrase: str
 ) -> None:
     run = make_run("semco", config={"data": data})
     (run / "split.json").write_text(json.dumps({"validation": list(range(held))}))
-    assert f"after seeing {phrase}" in _page([run], tmp_path / "report.html")[1]
+    assert f"trained with {phrase}" in _page([run], tmp_path / "report.html")[1]
 
 
-def test_what_is_not_known_is_not_spoken_of(make_run, tmp_path: Path) -> None:
-    """Pseudo-labels of images that nobody labelled; a test set without a mistake."""
+def test_unknown_values_are_left_out(make_run, tmp_path: Path) -> None:
+    """The true classes of the pool are unknown, and the test images have no mistakes."""
     run = make_run("semco")
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     kept = [{key: value for key, value in line.items() if "accuracy" not in key} for line in lines]
@@ -104,20 +105,20 @@ def test_what_is_not_known_is_not_spoken_of(make_run, tmp_path: Path) -> None:
     evaluation["confusion"] = [[100 * (i == j) for j in range(10)] for i in range(10)]
     (run / "evaluation.json").write_text(json.dumps(evaluation))
     _, text = _page([run], tmp_path / "report.html")
-    assert "sure enough about to learn from.</p>" in text
-    assert "None: every test image was named right." in text
+    assert "confident enough to learn from.</p>" in text
+    assert "None: every test image was classified correctly." in text
 
 
 def test_methods_are_compared_by_error_over_steps_and_over_seconds(make_run, tmp_path: Path) -> None:
     _, several = _page([make_run("semco"), make_run("fixmatch")], tmp_path / "several.html")
     assert "Validation error (training step)" in several
-    assert "Validation error over time (seconds of training)" in several
+    assert "Validation error over time (training time in seconds)" in several
     _, one = _page([make_run("supervised")], tmp_path / "one.html")
     assert "Validation accuracy (training step)" in one
-    assert "seconds of training" not in one
+    assert "time in seconds" not in one
 
 
-def test_the_page_needs_nothing_else(make_run, tmp_path: Path) -> None:
+def test_the_page_is_self_contained(make_run, tmp_path: Path) -> None:
     page, text = _page([make_run("semco")], tmp_path / "report.html")
     assert "script" not in page.tags
     assert all(link.startswith(("data:image/png;base64,", "#")) for link in page.links)
@@ -126,33 +127,33 @@ def test_the_page_needs_nothing_else(make_run, tmp_path: Path) -> None:
     assert "default-src 'none'" in text
 
 
-def test_ids_are_unique_and_every_reference_is_there(make_run, tmp_path: Path) -> None:
+def test_ids_are_unique_and_references_are_valid(make_run, tmp_path: Path) -> None:
     page, text = _page([make_run("semco"), make_run("fixmatch")], tmp_path / "report.html")
     assert len(set(page.ids)) == len(page.ids)
     used = set(re.findall(r"url\(#([^)]+)\)", text)) | {link[1:] for link in page.links if link[:1] == "#"}
     assert used <= set(page.ids)
 
 
-def test_class_names_are_text_whatever_they_hold(make_run, tmp_path: Path) -> None:
+def test_class_names_are_escaped(make_run, tmp_path: Path) -> None:
     page, _ = _page([make_run("semco", names=NASTY)], tmp_path / "report.html")
     assert "script" not in page.tags
     for name in NASTY:
         assert any(name in text for text in page.text), name
 
 
-def test_the_subject_is_not_the_baseline(make_run, tmp_path: Path) -> None:
+def test_the_main_run_is_not_the_baseline(make_run, tmp_path: Path) -> None:
     _, text = _page([make_run("supervised"), make_run("semco")], tmp_path / "report.html")
-    assert 'class="verdict">SemCo names' in text
-    assert "Beside it: Supervised" in text
+    assert 'class="verdict">SemCo classifies' in text
+    assert "For comparison: Supervised baseline" in text
 
 
-def test_a_killed_run_says_so_and_shows_its_curves(make_run, tmp_path: Path) -> None:
+def test_an_interrupted_run_is_marked_and_shows_its_curves(make_run, tmp_path: Path) -> None:
     page, text = _page([make_run("semco", killed_at=340)], tmp_path / "report.html")
-    assert "340 of 1,000 steps" in text
+    assert "its log ends at step 340 of 1,000" in text
     assert "semco resume" in text
-    assert "of the validation images right so far" in text
+    assert "of the validation images correctly so far" in text
     assert page.tags.count("svg") == 2 + 4
-    assert "Where it errs" not in text
+    assert "<h2>Mistakes" not in text
 
 
 @pytest.mark.parametrize("missing", ["labels.json", "metrics.jsonl", "result.json", "evaluation.json"])
@@ -162,42 +163,42 @@ def test_any_file_may_be_missing(make_run, tmp_path: Path, missing: str) -> None
     _page([folder], tmp_path / "report.html")
 
 
-def test_a_run_that_has_only_begun(make_run, tmp_path: Path) -> None:
+def test_a_run_that_has_only_a_configuration(make_run, tmp_path: Path) -> None:
     folder = make_run("semco")
     for file in folder.iterdir():
         if file.name != "config.yaml":
             file.unlink()
     page, text = _page([folder], tmp_path / "report.html")
-    assert "has not been judged on any image yet" in text
+    assert "has not been evaluated on any image yet" in text
     assert "svg" not in page.tags
 
 
-def test_names_without_vectors_have_no_meaning_section(make_run, tmp_path: Path) -> None:
+def test_a_run_without_label_vectors_has_no_group_section(make_run, tmp_path: Path) -> None:
     folder = make_run("supervised")
     labels = json.loads((folder / "labels.json").read_text())
     labels |= {"terms": [], "routes": [], "source": "none", "eps": 0.0, "groups": list(range(10))}
     (folder / "labels.json").write_text(json.dumps(labels))
     _, text = _page([folder], tmp_path / "report.html")
-    assert "What the class names mean" not in text
-    assert "Right group" not in text
+    assert "Class names and label groups" not in text
+    assert "Group accuracy" not in text
 
 
-def test_repeats_are_told_as_seeds(make_run, tmp_path: Path) -> None:
+def test_several_seeds_are_averaged(make_run, tmp_path: Path) -> None:
     folders = [make_run("semco", seed) for seed in range(3)]
     for folder, accuracy in zip(folders, (0.7, 0.8, 0.81), strict=True):
         result = json.loads((folder / "result.json").read_text())
         (folder / "result.json").write_text(json.dumps(result | {"test_accuracy": accuracy}))
     _, text = _page(folders, tmp_path / "report.html")
-    assert "over 3 seeds" in text
-    assert "<dt>Test accuracy</dt><dd>77.0 %" in text  # the mean; the pictures are of one run, and that is said
-    assert "are of one run: SemCo, seed 0" in text
+    assert "mean of 3 seeds" in text
+    assert "<dt>Test accuracy</dt><dd>77.0 %" in text
+    assert "show one run: SemCo, seed 0" in text
 
 
-def test_others_are_measured_by_the_first_seed_by_seed(make_run, tmp_path: Path) -> None:
+def test_methods_are_compared_with_the_first(make_run, tmp_path: Path) -> None:
     _, text = _page([make_run("fixmatch"), make_run("semco")], tmp_path / "report.html")
-    assert "<th>against FixMatch, paired</th>" in text
+    assert "<th>Paired difference to FixMatch</th>" in text
     assert text.index("<td>FixMatch</td>") < text.index("<td>SemCo</td>")
-    assert "against" not in _page([make_run("semco")], tmp_path / "one.html")[1]
+    assert "difference" not in _page([make_run("semco")], tmp_path / "one.html")[1]
 
 
 def test_the_same_runs_give_the_same_page(make_run, tmp_path: Path) -> None:
@@ -205,7 +206,7 @@ def test_the_same_runs_give_the_same_page(make_run, tmp_path: Path) -> None:
     assert _page(runs, tmp_path / "a.html")[1] == _page(runs, tmp_path / "b.html")[1]
 
 
-def test_many_classes_are_drawn_without_their_names(make_run, tmp_path: Path) -> None:
+def test_a_large_confusion_matrix_has_no_class_names(make_run, tmp_path: Path) -> None:
     folder, count = make_run("semco"), 60
     evaluation = json.loads((folder / "evaluation.json").read_text())
     evaluation |= {
@@ -222,12 +223,12 @@ def test_many_classes_are_drawn_without_their_names(make_run, tmp_path: Path) ->
     assert "class 7" not in svg[: svg.index("</svg>")]
 
 
-def test_a_report_about_nothing_is_refused(tmp_path: Path) -> None:
+def test_a_report_needs_a_run(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="at least one run"):
         write_report([], tmp_path / "report.html")
 
 
-def test_a_chip_says_what_stands_in_for_a_name() -> None:
+def test_the_term_of_a_class_is_shown_if_it_differs() -> None:
     labels = {
         "names": ["T-shirt", "trousers", "ankle boot", "left", "right"],
         "terms": ["t_shirt", "trouser", "boot", "side", "side"],
@@ -236,29 +237,59 @@ def test_a_chip_says_what_stands_in_for_a_name() -> None:
         "source": "a store",
         "eps": 0.2,
     }
-    found = meaning(Run(Path("run"), {}, labels))
+    found = label_groups(Run(Path("run"), {}, labels))
     assert found is not None
     (alone,) = found.alone
-    assert alone == Member("T-shirt", "", check=False)
+    assert alone == GroupMember("T-shirt", "", is_uncertain=False)
     first, second = found.shared
-    assert first.members == (
-        Member("trousers", "→ trouser (lemma)", check=False),
-        Member("ankle boot", "→ boot (head noun)", check=True),
+    assert first == (
+        GroupMember("trousers", "→ trouser (lemma)", is_uncertain=False),
+        GroupMember("ankle boot", "→ boot (head noun)", is_uncertain=True),
     )
-    assert second.members[0] == Member("left", "→ side (exact, shared)", check=True)
-    assert "closer than 0.2" in found.lead
+    assert second[0] == GroupMember("left", "→ side (exact, shared)", is_uncertain=True)
+    assert "closer than 0.2" in found.introduction
 
 
-def test_experiments_of_one_name_are_told_apart_in_any_order(make_run, tmp_path: Path) -> None:
-    """Values that end alike are cut to the same name, which is then numbered; the subject keeps its number."""
+def test_experiments_with_equal_names_are_numbered(make_run, tmp_path: Path) -> None:
+    """Long values with the same end are shortened to the same text; the numbers follow the order of the runs."""
     sources = [f"/{kind}/a/long/way/to/the/photos" for kind in ("cats", "dogs")]
     folders = [make_run("fixmatch"), *(make_run("semco", config={"data": {"source": one}}) for one in sources)]
     _, text = _page(folders, tmp_path / "report.html")
-    assert "are of one run: SemCo (source=…/long/way/to/the/photos) #2, seed 0" in text
+    assert "show one run: SemCo (source=…/long/way/to/the/photos) #2, seed 0" in text
 
 
-def test_curves_of_several_methods_are_seen_from_near(make_run, tmp_path: Path) -> None:
+def test_the_y_axis_fits_the_curves_of_several_methods(make_run, tmp_path: Path) -> None:
     alone = _page([make_run("semco")], tmp_path / "one.html")[1]
     beside = _page([make_run("fixmatch"), make_run("semco")], tmp_path / "two.html")[1]
-    charts = [page[page.index("<h2>Learning") : page.index("Loss terms, before")] for page in (alone, beside)]
+    charts = [page[page.index("<h2>Training") : page.index("Loss terms, before")] for page in (alone, beside)]
     assert [">100 %<" in chart for chart in charts] == [True, False]
+
+
+@pytest.mark.parametrize(("method", "title"), [("semco", "SemCo"), ("semco_plus", "SemCo+")])
+def test_the_heading_has_the_title_of_the_method(make_run, tmp_path: Path, method: str, title: str) -> None:
+    text = write_report([make_run(method)], tmp_path / "report.html").read_text(encoding="utf-8")
+    assert f"<h1>{title} on fashion-mini</h1>" in text
+    assert f'class="verdict">{title} classifies' in text
+
+
+OLD_SEMCO = {"thresholds": "freematch", "trust": "confidence", "scoring": "joint", "lesson": "distribution"}
+
+
+@pytest.mark.parametrize("killed_at", [None, 340])
+def test_a_run_of_semco_before_version_0_2_is_semco_plus(make_run, tmp_path: Path, killed_at: int | None) -> None:
+    """Such a run has the old configuration and, if it is finished, a result with ``labels`` in place of num_labels."""
+    run = make_run("semco", killed_at=killed_at, config={"method": OLD_SEMCO, "data": {"validation_size": 500}})
+    if killed_at is None:
+        result = json.loads((run / "result.json").read_text())
+        result["labels"] = result.pop("num_labels")
+        (run / "result.json").write_text(json.dumps(result))
+    text = write_report([run], tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "<h1>SemCo (before 0.2: now SemCo+) on fashion-mini</h1>" in text
+    assert "<dt>Labels</dt><dd>40" in text
+
+
+def test_a_damaged_result_is_named(make_run, tmp_path: Path) -> None:
+    run = make_run("semco")
+    (run / "result.json").write_text(json.dumps({"method": "semco"}))
+    with pytest.raises(UserError, match=r"result\.json is not a result of a run"):
+        write_report([run], tmp_path / "report.html")

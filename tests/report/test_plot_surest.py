@@ -1,4 +1,4 @@
-"""The curves of docs/surest-*.png on images counted by hand."""
+"""The curves of docs/lab/surest-*.png, compared with images counted by hand."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def script() -> ModuleType:
     return load_script("plot_surest")
 
 
-def test_right_among_the_surest_by_hand(script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cat and dog are a group, ship is alone: the surest image shows a ship, and does not count."""
+def test_accuracy_by_confidence_by_hand(script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cat and dog are a group and ship is not: the most confident image shows a ship and does not count."""
     (tmp_path / "labels.json").write_text(json.dumps({"groups": [0, 0, 1]}))
     table = {
         "truth": [2, 0, 1, 0, 1],
@@ -28,8 +28,8 @@ def test_right_among_the_surest_by_hand(script: ModuleType, tmp_path: Path, monk
         "confidence_one_hot": [0.99, 0.5, 0.9, 0.7, 0.6],
     }
     pq.write_table(pa.table(table), tmp_path / "pseudo_labels.parquet")
-    monkeypatch.setattr(script, "PARTS", np.array([0.25, 0.5, 0.75, 1.0]))
-    # Surest first: a dog called a cat, a cat called a ship, a dog, a cat.
+    monkeypatch.setattr(script, "FRACTIONS", np.array([0.25, 0.5, 0.75, 1.0]))
+    # Most confident first: a dog predicted as cat, a cat predicted as ship, a dog, a cat.
     expected = [[0, 0, 1 / 3, 2 / 4], [1, 1 / 2, 2 / 3, 3 / 4]]
-    assert script.right_among_surest(tmp_path, "one_hot") == pytest.approx(np.array(expected))
-    assert script.right_among_surest(tmp_path, "semantic") is None
+    assert script.accuracy_by_confidence(tmp_path, "one_hot") == pytest.approx(np.array(expected))
+    assert script.accuracy_by_confidence(tmp_path, "semantic") is None

@@ -1,4 +1,4 @@
-"""Tables of results, by hand."""
+"""Tables of results, compared with numbers computed by hand."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from semco.report import summary_table
 from semco.report.runs import read_run
 from semco.report.tables import (
     Difference,
-    accuracy_text,
-    difference_text,
-    duration_text,
     evaluation_tables,
+    format_accuracy,
+    format_difference,
+    format_duration,
     standard_error,
     summary_rows,
 )
@@ -45,10 +45,10 @@ def test_standard_error_by_hand() -> None:
     assert standard_error([]) is None
 
 
-def test_seeds_make_one_row_with_their_error(make_run) -> None:
+def test_seeds_are_one_row_with_a_standard_error(make_run) -> None:
     folders = [_set_accuracy(make_run("semco", s), a) for s, a in ((0, 0.7), (1, 0.8), (2, 0.9))]
     (row,) = summary_rows([read_run(folder) for folder in folders])
-    assert (row.name, row.runs, row.finished, row.labels) == ("SemCo", 3, 3, 40)
+    assert (row.name, row.runs, row.finished, row.num_labels) == ("SemCo", 3, 3, 40)
     assert row.accuracy == pytest.approx(0.8)
     assert row.accuracy_text == "80.0 ± 5.8 %"
 
@@ -63,23 +63,23 @@ def test_differences_are_paired_by_seed(make_run) -> None:
     assert difference.mean == pytest.approx(0.15)
     assert difference.standard_error == pytest.approx(0.05)  # deviation of 0.1 and 0.2 is 0.0707, over sqrt(2)
     text = _text(summary_table([*first, *second]))
-    assert "against FixMatch, paired" in text
+    assert "paired difference to FixMatch" in text
     assert "+15.0 ± 5.0 (2 of 3 seeds)" in text
 
 
 def test_one_seed_has_no_standard_error(make_run) -> None:
     folders = [_set_accuracy(make_run("fixmatch"), 0.5), _set_accuracy(make_run("semco"), 0.4)]
     (_, row) = summary_rows([read_run(folder) for folder in folders])
-    assert difference_text(row) == "-10.0"
+    assert format_difference(row) == "-10.0"
 
 
-def test_no_common_seed_no_difference(make_run) -> None:
+def test_without_a_common_seed_there_is_no_difference(make_run) -> None:
     folders = [make_run("fixmatch", 0), make_run("semco", 1)]
     assert all(row.difference is None for row in summary_rows([read_run(folder) for folder in folders]))
-    assert "against" not in _text(summary_table(folders))
+    assert "difference" not in _text(summary_table(folders))
 
 
-def test_without_test_images_validation_images_count(make_run) -> None:
+def test_without_test_images_the_validation_accuracy_is_shown(make_run) -> None:
     folders = [make_run("fixmatch", 0), make_run("semco", 0)]
     for folder, accuracy in zip(folders, (0.5, 0.75), strict=True):
         result = json.loads((folder / "result.json").read_text())
@@ -94,16 +94,16 @@ def test_without_test_images_validation_images_count(make_run) -> None:
     assert "test accuracy" not in text
 
 
-def test_runs_on_other_data_are_not_paired(make_run) -> None:
+def test_runs_on_different_data_are_not_paired(make_run) -> None:
     folders = [make_run("fixmatch", 0), make_run("semco", 0), make_run("supervised", 0)]
-    for folder, images in zip(folders, ("a", "b", "a"), strict=True):  # of as many images a class
+    for folder, images in zip(folders, ("a", "b", "a"), strict=True):
         (folder / "split.json").write_text(json.dumps({"labels_sha256": "same", "images": images}))
     differences = [row.difference for row in summary_rows([read_run(folder) for folder in folders])]
     assert [difference is None for difference in differences] == [True, True, False]
 
 
 @pytest.mark.parametrize(("mean", "text"), [(-0.0004, "0.0"), (0.0004, "0.0"), (0.0006, "+0.1"), (-0.0006, "-0.1")])
-def test_what_rounds_to_nothing_has_no_sign(mean: float, text: str) -> None:
+def test_a_difference_of_zero_has_no_sign(mean: float, text: str) -> None:
     assert Difference(mean, None, 1).text == text
 
 
@@ -126,12 +126,12 @@ def test_the_terminal_table(make_run) -> None:
     ("seconds", "text"), [(None, "–"), (3.4, "3 s"), (59.6, "1 min 00 s"), (151, "2 min 31 s"), (11100, "3 h 05 min")]
 )
 def test_durations(seconds: float | None, text: str) -> None:
-    assert duration_text(seconds) == text
+    assert format_duration(seconds) == text
 
 
 def test_accuracies() -> None:
-    assert accuracy_text(None) == "–"
-    assert accuracy_text(0.7836) == "78.4 %"
+    assert format_accuracy(None) == "–"
+    assert format_accuracy(0.7836) == "78.4 %"
 
 
 def test_the_tables_of_an_evaluation() -> None:

@@ -1,4 +1,4 @@
-"""The live display of a run: a bar on a terminal, a line now and then elsewhere."""
+"""The live display of a run: a progress bar in a terminal, occasional lines elsewhere."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from rich.progress import (
 from rich.table import Table
 
 LOSS = "loss/"
-# What a line of metrics shows besides the loss terms, and how it is called.
+# Metrics shown besides the losses, with their names for people.
 SHOWN = {
-    "mask_one_hot": "one-hot head retains",
-    "mask_semantic": "semantic head retains",
+    "mask_one_hot": "retained by the one-hot head",
+    "mask_semantic": "retained by the semantic head",
     "validation_accuracy": "validation accuracy",
 }
 
 
 class Display:
-    """`semco.training.loop.Observer` for people. Use it as a context manager."""
+    """A `semco.training.observer.Observer` that shows the progress of a run. Use it as a context manager."""
 
     def __init__(self, console: Console, title: str) -> None:
         self._console, self._title = console, title
@@ -44,8 +44,8 @@ class Display:
         )
         self._task = self._progress.add_task(title, total=None)
         self._values: dict[str, float] = {}
-        self._quiet_until = 0.0  # the step from which a line is due that says no validation accuracy
-        self._patience = 0.0
+        self._lines_every = 0.0  # steps between two printed lines without a validation
+        self._next_line = 0.0  # the step from which the next such line is printed
         self._live = Live(self._progress, console=console, refresh_per_second=4, transient=False)
 
     def __enter__(self) -> Display:
@@ -63,8 +63,8 @@ class Display:
 
     def on_start(self, step: int, total_steps: int) -> None:
         self._progress.reset(self._task, total=total_steps, completed=step, description=self._title)
-        self._patience = total_steps / 20
-        self._quiet_until = step + self._patience
+        self._lines_every = total_steps / 20
+        self._next_line = step + self._lines_every
 
     def on_step(self, step: int) -> None:
         self._progress.update(self._task, completed=step)
@@ -76,30 +76,28 @@ class Display:
         self._values |= {name: value for name, value in line.items() if value is not None}
         if self._console.is_terminal:
             self._live.update(Group(self._progress, self._table()))
-        elif "validation_accuracy" in line or self._values["step"] >= self._quiet_until:
-            self._quiet_until = self._values["step"] + self._patience
-            self._console.print(self._sentence(), markup=False, highlight=False, soft_wrap=True)
+        elif "validation_accuracy" in line or self._values["step"] >= self._next_line:
+            self._next_line = self._values["step"] + self._lines_every
+            self._console.print(self._text_line(), markup=False, highlight=False, soft_wrap=True)
 
     def _table(self) -> Table:
         table = Table.grid(padding=(0, 2))
-        for name, value in self._parts():
+        for name, value in [("loss", self._loss_text()), *self._shown_metrics()]:
             table.add_row(f"  {name}", value)
         return table
 
-    def _sentence(self) -> str:
+    def _text_line(self) -> str:
         values = self._values
-        shown = "".join(f", {name} {value}" for name, value in self._shown())
+        shown = "".join(f", {name} {value}" for name, value in self._shown_metrics())
         return f"{self._title}: step {int(values['step'])}, {values['seconds']:.0f} s, loss {values['loss']:.3f}{shown}"
 
-    def _parts(self) -> list[tuple[str, str]]:
-        """Names and values for people."""
-        # Before their weights, so they do not add up to the loss.
-        losses = ", ".join(
+    def _loss_text(self) -> str:
+        terms = ", ".join(
             f"{name.removeprefix(LOSS).replace('_', ' ')} {value:.3f}"
             for name, value in self._values.items()
             if name.startswith(LOSS)
         )
-        return [("loss", f"{self._values.get('loss', 0.0):.3f}; of which, unweighted, {losses}"), *self._shown()]
+        return f"{self._values.get('loss', 0.0):.3f}; terms before weighting: {terms}"
 
-    def _shown(self) -> list[tuple[str, str]]:
+    def _shown_metrics(self) -> list[tuple[str, str]]:
         return [(SHOWN[name], f"{self._values[name]:.1%}") for name in SHOWN if name in self._values]

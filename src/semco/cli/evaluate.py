@@ -1,4 +1,4 @@
-"""``semco evaluate``: a finished run on its test images, by any head."""
+"""``semco evaluate``: evaluate a finished run on its test images."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.console import Console
 
 
 class HeadName(StrEnum):
-    """The heads that can answer (`semco.evaluation.predictions.HEADS`), known without loading torch."""
+    """The heads that can predict (`semco.evaluation.probabilities.HEADS`), repeated here to avoid importing torch."""
 
     one_hot = "one_hot"
     semantic = "semantic"
@@ -20,10 +20,10 @@ class HeadName(StrEnum):
 
 def evaluate(
     run: Path = typer.Argument(..., help="A finished run folder."),
-    head: HeadName = typer.Option(None, help="Which head answers; the run's own choice if not given."),
-    as_json: bool = typer.Option(False, "--json", help="End with one JSON object."),
+    head: HeadName = typer.Option(None, help="The head that predicts.", show_default="the head of the run"),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object instead of tables."),
 ) -> None:
-    """Measure a finished run on its test images: top-1, top-5, by class and by label group."""
+    """Evaluate a finished run on its test images: accuracy, top-5 accuracy, accuracy per class and per label group."""
     from semco.evaluation.run import evaluate_run
     from semco.report.tables import evaluation_tables
 

@@ -1,8 +1,7 @@
-"""The ``model/`` folder of a run: weights, label vectors and all else that prediction needs.
+"""The ``model/`` folder of a run: weights, label vectors and everything else that prediction needs.
 
-``model.json`` says what the network is, ``model.safetensors`` holds its averaged weights and
-``labels.safetensors`` the label vectors M. ``model.json`` is removed first and written last: a folder that
-has it is whole.
+``model.json`` describes the network, ``model.safetensors`` holds its EMA weights and ``labels.safetensors`` the label
+vectors M. ``model.json`` is removed first and written last, so that a folder with this file is complete.
 
 Shapes: K classes, d embedding size.
 """
@@ -11,17 +10,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from semco.config import ModelConfig, Section
 from semco.errors import UserError
-from semco.evaluation.predictions import Head, Scorer
+from semco.evaluation.probabilities import Head, Scorer
 from semco.files import atomic_path, read_json, write_json
 from semco.models import Network, build_network
 
@@ -30,7 +29,7 @@ DESCRIPTION, WEIGHTS, LABELS = "model.json", "model.safetensors", "labels.safete
 
 
 class ModelDescription(Section):
-    """What is needed to build the network again and to prepare images for it."""
+    """What is needed to build the network and to prepare images for it."""
 
     format: Literal[1] = 1
     class_names: tuple[str, ...]
@@ -41,12 +40,14 @@ class ModelDescription(Section):
     model: ModelConfig
     heads: tuple[str, ...]
     embedding_dim: int
-    # Scale of the cosines in the semantic head's softmax; None where there is no such head.
+    # Scale of the cosines in the softmax of the semantic head; None without such a head.
     scale: float | None = None
     groups: tuple[int, ...]
     eps: float
-    # The head that answers when none is asked for.
+    # The head that predicts by default.
     head: Head = "one_hot"
+    # Checksums of what the model was trained on (`semco.run.seal`); empty in models of earlier versions.
+    seal: dict[str, Any] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -58,12 +59,12 @@ class SavedModel:
     label_vectors: Tensor  # (K, d): M
 
     def scorer(self, head: Head | None = None) -> Scorer:
-        """How its outputs become probabilities, by ``head`` or by the model's default head."""
+        """Return the scorer of ``head``, or of the model's default head."""
         return Scorer(head or self.description.head, self.label_vectors, self.description.scale)
 
 
 def save_model(folder: Path, model: SavedModel) -> None:
-    """Write the folder so that a kill at any instant leaves either a whole model or none."""
+    """Write the folder; if the process is killed meanwhile, the folder holds no model rather than a damaged one."""
     (folder / DESCRIPTION).unlink(missing_ok=True)
     _save_tensors(folder / WEIGHTS, model.network.state_dict())
     _save_tensors(folder / LABELS, {"embeddings": model.label_vectors})
@@ -72,18 +73,17 @@ def save_model(folder: Path, model: SavedModel) -> None:
 
 def _save_tensors(file: Path, tensors: dict[str, Tensor]) -> None:
     with atomic_path(file) as temporary:
-        # A copy of each: safetensors refuses tensors that share memory or are not contiguous (channels-last).
+        # Copies, because safetensors refuses tensors that share memory or are not contiguous (channels-last).
         save_file({k: t.detach().cpu().contiguous().clone() for k, t in tensors.items()}, temporary)
 
 
 def load_model(folder: Path, device: torch.device | str = "cpu") -> SavedModel:
-    """The model in evaluation mode; what is missing, damaged or of another version is named."""
-    description = _description(folder / DESCRIPTION)
+    """Return the model in evaluation mode; an error names a file that is missing, damaged or of another version."""
+    description = _read_description(folder / DESCRIPTION)
     weights = _load_tensors(folder / WEIGHTS)
-    labels = _load_tensors(folder / LABELS)
+    label_vectors = _load_tensors(folder / LABELS).get("embeddings")
     expected = (len(description.class_names), description.embedding_dim)
-    embeddings = labels.get("embeddings")
-    if embeddings is None or tuple(embeddings.shape) != expected:
+    if label_vectors is None or tuple(label_vectors.shape) != expected:
         raise UserError(f"{folder / LABELS} does not hold the label vectors that {DESCRIPTION} describes.")
     network = empty_network(description)
     try:
@@ -92,11 +92,11 @@ def load_model(folder: Path, device: torch.device | str = "cpu") -> SavedModel:
         raise UserError(f"{folder / WEIGHTS} does not hold the network that {DESCRIPTION} describes.") from None
     network.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     network.eval().requires_grad_(False)
-    return SavedModel(description, network, embeddings.to(device))
+    return SavedModel(description, network, label_vectors.to(device))
 
 
 def empty_network(description: ModelDescription) -> Network:
-    """The network with weights that are to be loaded; torch's global generator is left as it was."""
+    """Return the network with initial weights, to be overwritten; torch's global random state does not change."""
     with torch.random.fork_rng(devices=[]):
         return build_network(
             description.model,
@@ -108,7 +108,7 @@ def empty_network(description: ModelDescription) -> Network:
         )
 
 
-def _description(file: Path) -> ModelDescription:
+def _read_description(file: Path) -> ModelDescription:
     if not file.is_file():
         raise UserError(
             f"{file.parent} holds no finished model ({file.name} is missing); "
@@ -130,6 +130,6 @@ def _load_tensors(file: Path) -> dict[str, Tensor]:
     try:
         return dict(load_file(file))
     except FileNotFoundError:
-        raise UserError(f"{file} is missing; the model folder is not complete.") from None
+        raise UserError(f"{file} is missing; the model folder is incomplete.") from None
     except SafetensorError as error:
-        raise UserError(f"{file} is damaged or cut short ({error}).") from None
+        raise UserError(f"{file} is damaged or incomplete ({error}).") from None

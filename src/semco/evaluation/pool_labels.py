@@ -1,4 +1,4 @@
-"""The final model's opinion of every unlabelled image, as a table for other tools.
+"""A table of the final pseudo-labels of the pool, for other tools.
 
 Shapes: U unlabelled images.
 """
@@ -14,39 +14,50 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from semco.files import atomic_path
+from semco.files import atomic_path, encode_text, readable_name
 from semco.pseudo_labels.semantic import SemanticPseudoLabels
 from semco.types import PseudoLabels
 
 
-def write_pool_labels(
+def write_pseudo_labels(
     file: Path,
     index: NDArray[np.integer],
     truth: NDArray[np.integer],
     pseudo_labels: Mapping[str, PseudoLabels],
     paths: Sequence[str] | None = None,
 ) -> None:
-    """A Parquet table with a row an image: position, path, truth (-1 unknown) and what each head says.
+    """Write a Parquet table with one row per image: position, path, true class (-1 if unknown) and pseudo-labels.
 
-    ``index`` (U,) counts in the training set; ``pseudo_labels`` are by head, ``one_hot`` or ``semantic``.
+    ``index`` (U,) are positions in the training set; ``pseudo_labels`` are by head, ``one_hot`` or ``semantic``.
     """
     columns: dict[str, Any] = {
         "index": pa.array(index, pa.int64()),
-        "path": pa.array(paths, pa.string()) if paths is not None else pa.nulls(len(index), pa.string()),
+        **_path_columns(paths, len(index)),
         "truth": pa.array(truth, pa.int64()),
     }
-    for head, labels in pseudo_labels.items():
-        columns |= _head_columns(head, labels)
+    for head, pseudo in pseudo_labels.items():
+        columns |= _head_columns(head, pseudo)
     with atomic_path(file) as temporary:
         pq.write_table(pa.table(columns), temporary)
 
 
-def _head_columns(head: str, labels: PseudoLabels) -> dict[str, Any]:
+def _path_columns(paths: Sequence[str] | None, count: int) -> dict[str, Any]:
+    """Return the paths as text; if some are not UTF-8, also as the bytes of the file system."""
+    if paths is None:
+        return {"path": pa.nulls(count, pa.string())}
+    shown = [readable_name(path) for path in paths]
+    columns = {"path": pa.array(shown, pa.string())}
+    if shown != list(paths):
+        columns["path_bytes"] = pa.array([encode_text(path) for path in paths], pa.binary())
+    return columns
+
+
+def _head_columns(head: str, pseudo: PseudoLabels) -> dict[str, Any]:
     columns = {
-        f"label_{head}": pa.array(labels.class_ids.numpy(force=True), pa.int64()),
-        f"confidence_{head}": pa.array(labels.confidence.float().numpy(force=True), pa.float32()),
-        f"retained_{head}": pa.array(labels.weights.numpy(force=True) > 0, pa.bool_()),
+        f"label_{head}": pa.array(pseudo.class_ids.numpy(force=True), pa.int64()),
+        f"confidence_{head}": pa.array(pseudo.confidence.float().numpy(force=True), pa.float32()),
+        f"retained_{head}": pa.array(pseudo.weights.numpy(force=True) > 0, pa.bool_()),
     }
-    if isinstance(labels, SemanticPseudoLabels):
-        columns[f"group_{head}"] = pa.array(labels.group_ids.numpy(force=True), pa.int64())
+    if isinstance(pseudo, SemanticPseudoLabels):
+        columns[f"group_{head}"] = pa.array(pseudo.group_ids.numpy(force=True), pa.int64())
     return columns

@@ -1,4 +1,4 @@
-"""Answers for image files, from a saved model alone.
+"""Predict image files with a saved model.
 
 Shapes: N images, C channels, H and W pixels.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
@@ -24,7 +24,7 @@ from semco.data.folder import find_images
 from semco.distributed.processes import Processes
 from semco.errors import UserError
 from semco.evaluation.model_file import ModelDescription, SavedModel, load_model
-from semco.evaluation.predictions import Head, probabilities
+from semco.evaluation.probabilities import Head, predict_probabilities
 from semco.evaluation.results import image_batches
 from semco.evaluation.zero_shot import with_classes
 from semco.files import atomic_path
@@ -35,8 +35,8 @@ BATCH = 256
 
 
 @dataclass(frozen=True)
-class Row:
-    """The answer for one image and the second choice."""
+class Prediction:
+    """The most probable class of one image and the second most probable one; the fields are the columns of the CSV."""
 
     path: str
     label: str
@@ -47,8 +47,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Predictions:
-    rows: tuple[Row, ...]
-    skipped: tuple[str, ...]  # files that could not be read, with the reason
+    rows: tuple[Prediction, ...]
+    skipped: tuple[str, ...]  # files that could not be read, each with the reason
 
 
 def predict_images(
@@ -59,35 +59,36 @@ def predict_images(
     device: str = "auto",
     classes: Sequence[str] | None = None,
 ) -> Predictions:
-    """Predict files and whole folders of images; ``folder`` is a run or its ``model/`` folder.
+    """Return predictions for image files and folders of images; ``folder`` is a run folder or its ``model/`` folder.
 
-    With ``classes`` the semantic head chooses among these names, seen in training or not.
-    Images are made square as a data set of folders is read: upright, the centre, the shorter side resized.
+    With ``classes``, the semantic head chooses among these class names, which need not be those of the training.
+    Images are made square as in training on a folder: upright, the centre, the shorter side resized.
     """
-    files = expand(paths)
-    where = choose_device(device, Processes.from_environment())
-    model = load_model(find_model(folder), where)
+    files = find_image_files(paths)
+    chosen_device = choose_device(device, Processes.from_environment())
+    model_folder = find_model_folder(folder)
+    model = load_model(model_folder, chosen_device)
     if classes is not None:
         if head not in (None, "semantic"):
-            raise UserError(f"only the semantic head can choose among other classes, not head {head!r}.")
-        model = with_classes(model, find_model(folder).parent, classes)
-    rows: list[Row] = []
+            raise UserError(f"only the semantic head can predict other classes, not head {head!r}.")
+        model = with_classes(model, model_folder.parent, classes)
+    rows: list[Prediction] = []
     skipped: list[str] = []
     for start in range(0, len(files), BATCH):
-        block = files[start : start + BATCH]
-        read = list(_decoded(block, model.description))
-        skipped += [f"{file} ({image})" for file, image in zip(block, read, strict=True) if isinstance(image, str)]
-        good = [(file, image) for file, image in zip(block, read, strict=True) if not isinstance(image, str)]
-        rows += _rows(model, [f for f, _ in good], [i for _, i in good], head, where)
+        batch = files[start : start + BATCH]
+        images = list(_decode_all(batch, model.description))
+        skipped += [f"{file} ({error})" for file, error in zip(batch, images, strict=True) if isinstance(error, str)]
+        readable = {file: image for file, image in zip(batch, images, strict=True) if not isinstance(image, str)}
+        rows += _predict_batch(model, readable, head, chosen_device)
         if report is not None:
-            report("predicting", start + len(block), len(files))
+            report("predicting", start + len(batch), len(files))
     if not rows:
-        raise UserError(f"none of the {len(files)} images can be read; the first is {skipped[0]}.")
+        raise UserError(f"none of the {len(files)} images can be read; the first one is {skipped[0]}.")
     return Predictions(tuple(rows), tuple(skipped))
 
 
-def find_model(folder: Path) -> Path:
-    """The model folder of a run, or the folder itself where it is one."""
+def find_model_folder(folder: Path) -> Path:
+    """Return the model folder of a run; a model folder is returned itself."""
     if not folder.is_dir():
         raise UserError(f"there is no run folder {folder}.")
     if (folder / "model.json").is_file():
@@ -96,32 +97,32 @@ def find_model(folder: Path) -> Path:
     return model if model.is_dir() else RunFolder.open(folder).model
 
 
-def expand(paths: Sequence[Path]) -> list[Path]:
-    """Files as they are given, folders as the images below them in order; each file once."""
+def find_image_files(paths: Sequence[Path]) -> list[Path]:
+    """Return the given files, and the image files below the given folders in order; each file once."""
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
             images, _ = find_images(path)
             if not images:
-                raise UserError(f"{path} holds no image ({', '.join(sorted(IMAGE_SUFFIXES))}).")
+                raise UserError(f"{path} holds no image files ({', '.join(sorted(IMAGE_SUFFIXES))}).")
             found += images
         elif path.exists():
             found.append(path)
         else:
             raise UserError(f"there is no image or folder {path}.")
     if not found:
-        raise UserError("no image was given; name image files or folders of them.")
+        raise UserError("no images to predict; give image files or folders of images.")
     return list(dict.fromkeys(found))
 
 
-def _decoded(files: Sequence[Path], description: ModelDescription) -> Iterator[Tensor | str]:
-    """Each file as the model wants it, or what is wrong with it."""
+def _decode_all(files: Sequence[Path], description: ModelDescription) -> Iterator[Tensor | str]:
+    """Yield each file as an image for the model, or the reason why it cannot be read."""
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as threads:
         yield from threads.map(lambda file: _decode(file, description), files)
 
 
 def _decode(file: Path, description: ModelDescription) -> Tensor | str:
-    """(C, H, W) uint8; of a model for images that are not square, the centre of the square is taken."""
+    """Return an image (C, H, W) uint8, or an error; if the model's images are not square, the square is cropped."""
     height, width = description.image_size
     size = max(height, width)
     try:
@@ -129,42 +130,38 @@ def _decode(file: Path, description: ModelDescription) -> Tensor | str:
     except DECODE_ERRORS as error:
         return str(error) or type(error).__name__
     top, left = (size - height) // 2, (size - width) // 2
-    pixels = _as_channels(square[top : top + height, left : left + width], description.channels)
+    pixels = _convert_channels(square[top : top + height, left : left + width], description.channels)
     return torch.from_numpy(pixels.transpose(2, 0, 1).copy())
 
 
-def _as_channels(pixels: NDArray[np.uint8], channels: int) -> NDArray[np.uint8]:
-    """(H, W, 3) -> (H, W, C): for one channel, the brightness."""
+def _convert_channels(pixels: NDArray[np.uint8], channels: int) -> NDArray[np.uint8]:
+    """Return pixels (H, W, 3) as (H, W, C); one channel is the brightness."""
     return pixels if channels == 3 else np.asarray(Image.fromarray(pixels).convert("L"))[..., None]
 
 
-def _rows(
-    model: SavedModel,
-    files: Sequence[Path],
-    images: Sequence[Tensor],
-    head: Head | None,
-    device: torch.device,
-) -> list[Row]:
-    if not files:
+def _predict_batch(
+    model: SavedModel, images: Mapping[Path, Tensor], head: Head | None, device: torch.device
+) -> list[Prediction]:
+    if not images:
         return []
     description = model.description
-    batches = image_batches(torch.stack(list(images)), description.mean, description.std, BATCH, device)
-    scores = probabilities(model.network, batches, model.scorer(head))
+    batches = image_batches(torch.stack(list(images.values())), description.mean, description.std, BATCH, device)
+    scores = predict_probabilities(model.network, batches, model.scorer(head))
     order = np.argsort(-scores, axis=1, kind="stable")[:, :2]
     names = description.class_names
     return [
-        Row(str(file), names[a], float(row[a]), names[b], float(row[b]))
-        for file, row, (a, b) in zip(files, scores, order.tolist(), strict=True)
+        Prediction(str(file), names[a], float(row[a]), names[b], float(row[b]))
+        for file, row, (a, b) in zip(images, scores, order.tolist(), strict=True)
     ]
 
 
 def write_predictions(file: Path, predictions: Predictions) -> None:
-    """One line an image, under the names of the fields of `Row`."""
+    """Write a CSV file with one row per image; the columns are the fields of `Prediction`."""
     with (
         atomic_path(file) as temporary,
-        # A file name need not be valid text; it is written as the bytes it is.
+        # A file name may be invalid UTF-8; its bytes are written unchanged.
         temporary.open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream,
     ):
         writer = csv.writer(stream)
-        writer.writerow([field.name for field in fields(Row)])
+        writer.writerow([field.name for field in fields(Prediction)])
         writer.writerows(astuple(row) for row in predictions.rows)

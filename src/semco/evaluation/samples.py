@@ -1,4 +1,4 @@
-"""A few images with the model's answers, small enough to be kept in a run folder.
+"""A few images with their predictions, small enough to be saved in a run folder.
 
 Shapes: N images, C channels, H and W pixels, K classes.
 """
@@ -21,7 +21,7 @@ LARGEST_SIDE = 128
 
 @dataclass(frozen=True)
 class Sample:
-    """One image (PNG in base64) with its true class, the answer and the second choice."""
+    """One image (PNG in base64) with its true class and the ids of the two most probable classes."""
 
     image: str
     width: int
@@ -42,15 +42,15 @@ def pick_samples(
     random: int = 24,
     mistakes: int = 8,
 ) -> list[Sample]:
-    """Images drawn at random, the same ones for every model, then the mistakes made with most confidence.
+    """Return random images, the same for every model, followed by the most confident mistakes.
 
-    ``images`` (N, C, H, W) uint8, ``probabilities`` (N, K), ``truth`` (N,), -1 where it is not known.
+    ``images`` are (N, C, H, W) uint8, ``probabilities`` (N, K), ``truth`` (N,), -1 if unknown.
     """
     known = np.flatnonzero(truth >= 0)
     drawn = np.random.default_rng(0).permutation(known)[:random]
     wrong = known[probabilities[known].argmax(axis=1) != truth[known]]
-    surest = wrong[np.argsort(-probabilities[wrong].max(axis=1), kind="stable")][:mistakes]
-    kinds: list[tuple[Kind, NDArray[np.integer]]] = [("random", drawn), ("mistake", surest)]
+    most_confident = wrong[np.argsort(-probabilities[wrong].max(axis=1), kind="stable")][:mistakes]
+    kinds: list[tuple[Kind, NDArray[np.integer]]] = [("random", drawn), ("mistake", most_confident)]
     return [
         _sample(images[i], probabilities[i], int(truth[i]), kind) for kind, chosen in kinds for i in chosen.tolist()
     ]
@@ -58,11 +58,11 @@ def pick_samples(
 
 def _sample(image: Tensor, scores: NDArray[np.floating], truth: int, kind: Kind) -> Sample:
     best, second = np.argsort(-scores, kind="stable")[:2].tolist()
-    return Sample(png(image), image.shape[-1], truth, best, float(scores[best]), second, kind)
+    return Sample(encode_png(image), image.shape[-1], truth, best, float(scores[best]), second, kind)
 
 
-def png(image: Tensor) -> str:
-    """An image (C, H, W) uint8 as a PNG of at most 128 pixels a side, in base64."""
+def encode_png(image: Tensor) -> str:
+    """Return an image (C, H, W) uint8 as a PNG with sides of at most 128 pixels, in base64."""
     pixels = image.permute(1, 2, 0).numpy(force=True)
     picture = Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
     picture.thumbnail((LARGEST_SIDE, LARGEST_SIDE))

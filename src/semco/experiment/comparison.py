@@ -27,7 +27,7 @@ from semco.errors import UserError
 from semco.experiment.runs import check_same_configuration
 from semco.files import write_text
 from semco.methods import Method
-from semco.report.tables import mean_known
+from semco.report.tables import mean_or_none
 from semco.run.folder import RunFolder
 from semco.run.identity import changes_of_comparison
 from semco.run.result import RunResult
@@ -228,6 +228,6 @@ def pseudo_label_rows(outcomes: Sequence[Outcome]) -> list[HeadRow]:
         for head in HEADS:
             found = [result.pseudo_labels[head] for result in finished if head in result.pseudo_labels]
             if found:
-                means = {name: mean_known(one.get(name) for one in found) for name in PSEUDO_LABELS}
+                means = {name: mean_or_none(one.get(name) for one in found) for name in PSEUDO_LABELS}
                 rows.append(HeadRow(variant, head, means))
     return rows

@@ -5,7 +5,6 @@ Shapes: K classes, d embedding size.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +25,7 @@ from semco.labels.groups import Groups, group_classes
 from semco.methods.base import Method
 from semco.models import feature_size
 from semco.run.folder import RunFolder
-from semco.run.seal import VECTORS, broken_seals, digest_of, read_with_digest, with_digest
+from semco.run.seal import VECTORS, broken_seals, digest_of, read_with_digest, seal_of_data, with_digest
 from semco.training.observer import Observer
 from semco.types import Task
 
@@ -56,13 +55,8 @@ class Problem:
 
     def seal(self) -> dict[str, Any]:
         """Return checksums of everything but the configuration that decides the result, by name."""
-        dataset, split = self.dataset, self.split
-        test = None if dataset.test_images is None else image_digest(dataset.test_images)
-        return {
-            "class names": digest_of(list(dataset.class_names)),
-            "training labels": split.checksum,
-            "training images": image_digest(dataset.train_images),
-            "test images": test,
+        split = self.split
+        return seal_of_data(self.dataset) | {
             "split": digest_of([split.labelled.tolist(), split.validation.tolist(), split.pool]),
             "groups": digest_of(self.groups.group_ids.tolist()),
             VECTORS: fingerprints(self.label_vectors),
@@ -123,7 +117,7 @@ def _check_unchanged(problem: Problem, run: RunFolder) -> None:
     """Refuse to resume a run with other images or label vectors than it was started with."""
     if run.split_file.exists():
         saved = read_with_digest(run.split_file).get("images")
-        if saved != image_digest(problem.dataset.train_images):
+        if saved != seal_of_data(problem.dataset)["training images"]:
             raise UserError(
                 f"the training images are not those that {run.path} was started with: restore the data, or start a new "
                 "run."
@@ -136,14 +130,6 @@ def _check_unchanged(problem: Problem, run: RunFolder) -> None:
                 f"the label vectors are not those that {run.path} was started with: restore labels.path or the store, "
                 "or start a new run."
             )
-
-
-def image_digest(images: Tensor, most: int = 1000) -> str:
-    """Return a checksum of the shape and of at most ``most`` evenly spaced images, enough to notice other images."""
-    chosen = torch.linspace(0, len(images) - 1, min(most, len(images))).long()
-    total = hashlib.blake2b(repr(tuple(images.shape)).encode(), digest_size=16)
-    total.update(images[chosen].contiguous().numpy().data)
-    return total.hexdigest()
 
 
 def fingerprints(label_vectors: Tensor) -> list[float]:
@@ -188,7 +174,7 @@ def _targets(config: Config, embeddings: LabelEmbeddings | None, num_classes: in
 
 def write_problem(run: RunFolder, problem: Problem, scale: float | None) -> None:
     """Write ``split.json`` and ``labels.json``: enough to resume, and to see which term a name was matched to."""
-    split = {**json.loads(problem.split.to_json()), "images": image_digest(problem.dataset.train_images)}
+    split = {**json.loads(problem.split.to_json()), "images": seal_of_data(problem.dataset)["training images"]}
     write_json(run.split_file, with_digest(split))
     embeddings = problem.embeddings
     labels = {

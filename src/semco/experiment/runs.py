@@ -13,7 +13,8 @@ from semco.data.datasets import Dataset
 from semco.distributed.processes import Processes, broadcast_from_main, process_group, same_error_everywhere
 from semco.errors import UserError
 from semco.experiment.problem import prepare
-from semco.experiment.session import Session, write_run_report
+from semco.experiment.session import Session
+from semco.report import write_report
 from semco.run.folder import RunFolder, free_run_folder
 from semco.run.identity import changes_of_command
 from semco.run.result import RunResult
@@ -85,7 +86,7 @@ def _resume(path: Path, processes: Processes, observer: Observer) -> RunResult:
         config = run.config()
     if broadcast_from_main(run.is_complete(), processes):
         if processes.is_main and not run.report_file.exists():  # killed between the result and the page
-            write_run_report(run, config, config.data.source)
+            write_report([run.path], run.report_file)
         return run.result()
     with same_error_everywhere(processes):
         device = choose_device(config.training.device, processes)

@@ -22,8 +22,8 @@ from semco.data.views import Augment
 from semco.distributed.processes import Processes, broadcast_from_main, gather_uneven_rows, same_error_everywhere
 from semco.evaluation.metrics import accuracy
 from semco.evaluation.model_file import ModelDescription, SavedModel, save_model
-from semco.evaluation.pool_labels import write_pool_labels
-from semco.evaluation.predictions import Scorer, probabilities
+from semco.evaluation.pool_labels import write_pseudo_labels
+from semco.evaluation.probabilities import Scorer, predict_probabilities
 from semco.evaluation.results import Evaluation, evaluate_probabilities, image_batches, write_evaluation
 from semco.evaluation.samples import pick_samples
 from semco.experiment.problem import Problem, write_problem
@@ -40,11 +40,6 @@ from semco.training.observer import Observer
 from semco.training.pool import NetworkPool
 from semco.training.statistics import describe_pool
 from semco.types import Outputs, PseudoLabels
-
-
-def write_run_report(run: RunFolder, config: Config, data: str) -> None:
-    """Write the page about a finished run on ``data``."""
-    write_report([run.path], run.report_file, f"{config.method.name} on {data}")
 
 
 @dataclass(frozen=True)
@@ -139,7 +134,7 @@ class Session:
         share = images[self.processes.share(len(images))]
         batches = image_batches(share, dataset.mean, dataset.std, evaluation.batch_size, self.device)
         scorer = Scorer(evaluation.head, self.problem.label_vectors.to(self.device), self._method.scale)
-        scores = probabilities(network, batches, scorer).reshape(-1, dataset.num_classes)
+        scores = predict_probabilities(network, batches, scorer).reshape(-1, dataset.num_classes)
         everything: NDArray[np.float32] = gather_uneven_rows(torch.from_numpy(scores), self.processes).numpy()
         return everything
 
@@ -172,7 +167,7 @@ class Session:
                 # Whatever fails from here on does not cost the result, and `resume` tries it again.
                 self._write_test(evaluation, scores)
                 self._write_pool(pseudo_labels)
-                write_run_report(self.run, self.config, dataset.name)
+                write_report([self.run.path], self.run.report_file)
         result = broadcast_from_main(result, self.processes)
         assert result is not None
         return result
@@ -230,7 +225,7 @@ class Session:
         split, paths = self.problem.split, self.problem.dataset.train_paths
         chosen = None if paths is None else [paths[i] for i in split.unlabelled]
         truth = self._pool_truth().numpy()
-        write_pool_labels(self.run.pseudo_labels_file, split.unlabelled, truth, pseudo_labels, chosen)
+        write_pseudo_labels(self.run.pseudo_labels_file, split.unlabelled, truth, pseudo_labels, chosen)
 
     def _evaluate(self, scores: NDArray[np.float32] | None) -> Evaluation | None:
         """Evaluate the test images, once and at the end; they select nothing."""

@@ -1,20 +1,24 @@
-"""The charts of a report: which numbers of which runs, under which title."""
+"""The charts of a report: which metrics of which runs they show, and their titles."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
+from typing import Literal
 
 from semco.report.figures import Line, line_chart
 from semco.report.runs import Run, Series
 
-HEADS = {"one_hot": "One-hot head", "semantic": "Semantic head"}
+HEAD_TITLES = {"one_hot": "One-hot head", "semantic": "Semantic head"}
+AXIS_LABELS = {"step": "training step", "seconds": "training time in seconds"}
+XAxis = Literal["step", "seconds"]
+Measure = Literal["accuracy", "error"]
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure with its HTML legend and words."""
+    """A figure with its title, legend and caption."""
 
     title: str
     svg: str
@@ -22,119 +26,139 @@ class Chart:
     caption: str = ""
 
 
-def learning_charts(groups: Mapping[str, Sequence[Run]], subject: Run) -> list[Chart]:
-    """How every run learnt, and the loss terms of the first; several methods as the paper's: error, and its price."""
-    charts = [*_validation_charts(groups), _loss_chart(subject)]
-    return [chart for chart in charts if chart is not None]
+def training_charts(experiments: Mapping[str, Sequence[Run]], main_run: Run) -> list[Chart]:
+    """Return charts of the validation results of all runs and of the loss terms of ``main_run``.
+
+    Several experiments are compared by their error over steps and over time, as in the paper.
+    """
+    if len(experiments) == 1:
+        charts = [_validation_chart(experiments, "accuracy", "step")]
+    else:
+        charts = [_validation_chart(experiments, "error", axis) for axis in ("step", "seconds")]
+    return [chart for chart in (*charts, _loss_chart(main_run)) if chart is not None]
 
 
-def _validation_charts(groups: Mapping[str, Sequence[Run]]) -> list[Chart | None]:
-    if len(groups) == 1:
-        return [_validation_chart(groups, "accuracy", "step")]
-    return [_validation_chart(groups, "error", over) for over in ("step", "seconds")]
-
-
-def _validation_chart(groups: Mapping[str, Sequence[Run]], what: str, over: str) -> Chart | None:
-    """Accuracy or error on the validation images, over steps or seconds of training."""
-    lines, marks = [], []
-    for colour, (name, runs) in enumerate(groups.items()):
-        curves = [_curve(run, what) for run in runs]
-        clocks = [run.series("seconds") for run in runs]
-        lines += _repeats(name, curves, colour) if over == "step" else _timed(name, curves, clocks, colour)
-        marks += [
-            Line(name, [run.steps if over == "step" else run.seconds or 0.0], [_as(what, accuracy)], colour)
+def _validation_chart(experiments: Mapping[str, Sequence[Run]], measure: Measure, axis: XAxis) -> Chart | None:
+    """Return curves of accuracy or error on the validation images, with a marker for the test images at the end."""
+    lines, markers = [], []
+    for colour, (name, runs) in enumerate(experiments.items()):
+        lines += (
+            _lines_by_step(name, runs, measure, colour)
+            if axis == "step"
+            else _lines_by_time(name, runs, measure, colour)
+        )
+        markers += [
+            Line(name, [run.steps if axis == "step" else run.seconds or 0.0], [_convert(accuracy, measure)], colour)
             for run in runs
             if (accuracy := run.accuracy()) is not None
         ]
     if not any(line.x for line in lines):
         return None
-    axis = {"step": "training step", "seconds": "seconds of training"}[over]
-    title = f"Validation {what}" + (" over time" if over == "seconds" else "")
-    svg = line_chart(lines, f"{title} ({axis})", percent=True, marks=marks, over=axis, near=len(groups) > 1)
-    caption = f"The diamond is the {what} on the test images, measured once, at the end." if marks else ""
-    legend = tuple(line for line in lines if not line.faint)
-    return Chart(title, svg, legend, caption)
+    title = f"Validation {measure}" + (" over time" if axis == "seconds" else "")
+    label = AXIS_LABELS[axis]
+    svg = line_chart(
+        lines, f"{title} ({label})", percent=True, markers=markers, x_label=label, fit_y=len(experiments) > 1
+    )
+    caption = f"The diamond is the {measure} on the test images, measured once at the end." if markers else ""
+    return Chart(title, svg, tuple(line for line in lines if not line.is_faint), caption)
 
 
-def _as(what: str, accuracy: float) -> float:
-    return accuracy if what == "accuracy" else 1.0 - accuracy
+def _convert(accuracy: float, measure: Measure) -> float:
+    return accuracy if measure == "accuracy" else 1.0 - accuracy
 
 
-def _curve(run: Run, what: str) -> Series:
+def _validation_curve(run: Run, measure: Measure) -> Series:
     steps, accuracies = run.series("validation_accuracy")
-    return steps, [_as(what, accuracy) for accuracy in accuracies]
+    return steps, [_convert(accuracy, measure) for accuracy in accuracies]
 
 
-def _repeats(name: str, curves: Sequence[Series], colour: int) -> list[Line]:
-    """One curve as it is; several faintly, with their mean on top."""
+def _lines_by_step(name: str, runs: Sequence[Run], measure: Measure, colour: int) -> list[Line]:
+    return lines_with_mean(name, [_validation_curve(run, measure) for run in runs], colour)
+
+
+def _lines_by_time(name: str, runs: Sequence[Run], measure: Measure, colour: int) -> list[Line]:
+    curves, times = [_validation_curve(run, measure) for run in runs], [run.series("seconds") for run in runs]
+    return timed_lines_with_mean(name, curves, times, colour)
+
+
+def lines_with_mean(name: str, curves: Sequence[Series], colour: int) -> list[Line]:
+    """Return the line of one curve; for several curves, faint lines and the line of their mean."""
     curves = [curve for curve in curves if curve[0]]
     if len(curves) <= 1:
-        return [Line(name, *curve, colour, points=True) for curve in curves]
-    faint = [Line(name, *curve, colour, faint=True) for curve in curves]
-    return [*faint, Line(name, *mean_curve(curves), colour, points=True)]
+        return [Line(name, *curve, colour, has_points=True) for curve in curves]
+    faint = [Line(name, *curve, colour, is_faint=True) for curve in curves]
+    return [*faint, Line(name, *mean_curve(curves), colour, has_points=True)]
 
 
-def _timed(name: str, curves: Sequence[Series], clocks: Sequence[Series], colour: int) -> list[Line]:
-    """The same curves with each step put where the clock (steps, seconds) stood; the mean's clock is the mean one."""
-    tables = [dict(zip(*clock, strict=True)) for clock in clocks]
+def timed_lines_with_mean(name: str, curves: Sequence[Series], times: Sequence[Series], colour: int) -> list[Line]:
+    """Return the lines of `lines_with_mean` over time; ``times`` are the steps and seconds of each run.
+
+    The mean at a step is drawn at the mean time at which the runs reached the step.
+    """
+    seconds_at = [dict(zip(*series, strict=True)) for series in times]
     lines = [
-        replace(line, x=[table[step] for step in line.x])
-        for curve, table in zip(curves, tables, strict=True)
-        for line in _repeats(name, [curve], colour)
+        Line(name, [seconds[step] for step in steps], values, colour, has_points=True)
+        for (steps, values), seconds in zip(curves, seconds_at, strict=True)
+        if steps
     ]
     if len(lines) <= 1:
         return lines
     steps, values = mean_curve([curve for curve in curves if curve[0]])
-    told = [fmean(table[step] for table in tables if step in table) for step in steps]
-    return [*(replace(line, faint=True, points=False) for line in lines), Line(name, told, values, colour, points=True)]
+    mean_times = [fmean(seconds[step] for seconds in seconds_at if step in seconds) for step in steps]
+    faint = [replace(line, is_faint=True, has_points=False) for line in lines]
+    return [*faint, Line(name, mean_times, values, colour, has_points=True)]
 
 
 def mean_curve(curves: Sequence[Series]) -> Series:
-    """The mean at the steps that all curves have."""
+    """Return the mean of curves at the steps that all of them have."""
     tables = [dict(zip(*curve, strict=True)) for curve in curves]
     shared = sorted(set.intersection(*(set(table) for table in tables)))
     return shared, [fmean(table[step] for table in tables) for step in shared]
 
 
 def _loss_chart(run: Run) -> Chart | None:
-    keys = run.keys("loss/")
-    lines = [Line(_loss_name(key), *run.series(key), colour) for colour, key in enumerate(keys)]
+    names = run.metric_names("loss/")
+    lines = [Line(_loss_title(name), *run.series(name), colour) for colour, name in enumerate(names)]
     lines = [line for line in lines if line.x]
     if not lines:
         return None
     return Chart("Loss terms, before weighting", line_chart(lines, "Loss terms over training steps"), tuple(lines))
 
 
-def _loss_name(key: str) -> str:
-    return key.removeprefix("loss/").replace("_", " ")
+def _loss_title(name: str) -> str:
+    name = name.removeprefix("loss/").replace("one_hot", "one-hot").replace("cotraining", "co-training")
+    return name.replace("_", " ")
 
 
 def pseudo_label_charts(run: Run) -> list[Chart]:
-    """For each head that made pseudo-labels: the part retained, and how much of it is right."""
+    """Return two charts for each head that made pseudo-labels: the fraction retained, and their accuracy."""
     return [chart for head in run.pseudo_label_heads() for chart in _head_charts(run, head) if chart is not None]
 
 
 def _head_charts(run: Run, head: str) -> list[Chart | None]:
-    name = HEADS.get(head, head.replace("_", " ").capitalize())
-    ratio = _by_grouping(run, f"pseudo/{head}/ratio")
-    accuracy = _by_grouping(run, f"pseudo/{head}/accuracy")
+    title = HEAD_TITLES.get(head, head.replace("_", " ").capitalize())
+    ratio = _lines_by_grouping(run, f"pseudo/{head}/ratio")
+    accuracy = _lines_by_grouping(run, f"pseudo/{head}/accuracy")
     steps, values = run.series(f"pseudo/{head}/group_accuracy")
     if accuracy and steps and len(accuracy) > 1:
-        accuracy.append(Line("right group", steps, values, 0, dashed=True))
+        accuracy.append(Line("correct group", steps, values, 0, is_dashed=True))
     return [
-        _chart(f"{name}: part of the pool retained", ratio),
-        _chart(f"{name}: accuracy of the retained", accuracy),
+        _percent_chart(f"{title}: fraction of the pool retained", ratio),
+        _percent_chart(f"{title}: accuracy of retained pseudo-labels", accuracy),
     ]
 
 
-def _by_grouping(run: Run, key: str) -> list[Line]:
-    """All classes; and apart, classes that share a group and classes that do not, where there are both."""
-    lines = [Line("all classes", *run.series(key), 0)]
-    parts = [Line("grouped", *run.series(f"{key}/grouped"), 1), Line("alone", *run.series(f"{key}/ungrouped"), 2)]
-    if all(part.x for part in parts):
-        lines += parts
+def _lines_by_grouping(run: Run, metric: str) -> list[Line]:
+    """Return the lines of all classes, of classes that share a group and of other classes, if there are both kinds."""
+    lines = [Line("all classes", *run.series(metric), 0)]
+    kinds = [
+        Line("grouped classes", *run.series(f"{metric}/grouped"), 1),
+        Line("other classes", *run.series(f"{metric}/ungrouped"), 2),
+    ]
+    if all(line.x for line in kinds):
+        lines += kinds
     return [line for line in lines if line.x]
 
 
-def _chart(title: str, lines: Sequence[Line]) -> Chart | None:
+def _percent_chart(title: str, lines: Sequence[Line]) -> Chart | None:
     return Chart(title, line_chart(lines, title, percent=True), tuple(lines)) if lines else None

@@ -1,7 +1,7 @@
-"""Figures as SVG text that takes its colours and its font from the page it stands in.
+"""Figures as SVG text that takes its colours and font from the surrounding page.
 
-Lines and texts are drawn in marker colours, which become CSS variables in the SVG: one figure serves the light
-and the dark page. matplotlib's settings are changed only while a figure is drawn.
+Lines and texts are drawn in placeholder colours, which are replaced by CSS variables in the SVG, so that one figure
+works on the light and on the dark page. matplotlib's settings are changed only while a figure is drawn.
 
 Shapes: K classes.
 """
@@ -28,14 +28,14 @@ from numpy.typing import NDArray
 _SVG = "http://www.w3.org/2000/svg"
 ElementTree.register_namespace("", _SVG)
 ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
-# Marker colour -> CSS variable. The markers are colours nobody would draw with.
+# Placeholder colour -> CSS variable. The placeholders are colours that no figure uses otherwise.
 INK, GRID = "#010203", "#010204"
 SERIES = tuple(f"#01020{n}" for n in "56789abc")
 _VARIABLES = {INK: "var(--ink-2)", GRID: "var(--line)"}
 _VARIABLES |= {colour: f"var(--c{i})" for i, colour in enumerate(SERIES, start=1)}
-HEAT = (0.22, 0.47, 0.87)  # a blue that reads on white and on black; its opacity is the value
+HEAT = (0.22, 0.47, 0.87)  # a blue that is visible on white and on black; the opacity is the value
 _STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none",  # text stays text: the browser's font, selectable, and it can be searched
+    "svg.fonttype": "none",  # keep text as text: in the browser's font, selectable, searchable
     "font.size": 9,
     "text.color": INK,
     "axes.edgecolor": GRID,
@@ -57,44 +57,45 @@ _STYLE: dict[Any, Any] = {
 
 @dataclass(frozen=True)
 class Line:
-    """One curve. ``colour`` counts from 0 and starts over after eight."""
+    """One curve. ``colour`` is a number from 0; eight colours repeat."""
 
     label: str
     x: Sequence[float]
     y: Sequence[float]
     colour: int = 0
-    dashed: bool = False
-    faint: bool = False
-    points: bool = False
+    is_dashed: bool = False
+    is_faint: bool = False
+    has_points: bool = False
 
     @property
-    def variable(self) -> str:
-        """The page's name of the colour, for the legend."""
+    def css_variable(self) -> str:
+        """The CSS variable of the colour, for the legend."""
         return f"--c{self.colour % len(SERIES) + 1}"
 
 
 def line_chart(
     lines: Sequence[Line],
-    name: str,
+    description: str,
     percent: bool = False,
-    marks: Sequence[Line] = (),
-    over: str = "training step",
-    near: bool = False,
+    markers: Sequence[Line] = (),
+    x_label: str = "training step",
+    fit_y: bool = False,
 ) -> str:
-    """Curves over what ``over`` says; ``marks`` are single points such as the test accuracy at the end.
+    """Return curves as SVG; ``markers`` are single points such as the test accuracy at the end.
 
-    Percentages are shown from 0 to 100, or from so ``near`` that curves which lie close can be told apart.
+    The y axis of percentages is 0 to 100, or the range of the values with ``fit_y``.
     """
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(5.4, 2.7))
-        # Fixed margins: charts side by side line up, and drawing takes half the time of a layout engine's.
+        # With fixed margins, charts side by side are aligned, and drawing is twice as fast as with a layout engine.
         axes = figure.add_axes((0.095, 0.18, 0.895, 0.79))
         for line in lines:
             _draw(axes, line)
-        for mark in marks:
-            axes.plot(mark.x, mark.y, "D", markersize=6, color=_colour(mark), zorder=5)
-        _scales(axes, percent, over, near)
-        return _svg(figure, name)
+        for marker in markers:
+            axes.plot(marker.x, marker.y, "D", markersize=6, color=_colour(marker), zorder=5)
+        axes.set_xlabel(x_label)
+        _set_scales(axes, percent, fit_y)
+        return _to_svg(figure, description)
 
 
 def _colour(line: Line) -> str:
@@ -106,21 +107,20 @@ def _draw(axes: Axes, line: Line) -> None:
         line.x,
         line.y,
         color=_colour(line),
-        linestyle="--" if line.dashed else "-",
-        alpha=0.35 if line.faint else 1.0,
-        linewidth=1.0 if line.faint else 1.8,
-        marker="o" if line.points or len(line.x) == 1 else "",
+        linestyle="--" if line.is_dashed else "-",
+        alpha=0.35 if line.is_faint else 1.0,
+        linewidth=1.0 if line.is_faint else 1.8,
+        marker="o" if line.has_points or len(line.x) == 1 else "",
         markersize=3,
     )
 
 
-def _scales(axes: Axes, percent: bool, over: str, near: bool) -> None:
+def _set_scales(axes: Axes, percent: bool, fit_y: bool) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    axes.set_xlim(left=0)  # so that charts side by side share their axis
-    axes.set_xlabel(over)
+    axes.set_xlim(left=0)  # the same start in charts side by side
     axes.grid(visible=False, axis="x")
     if percent:
-        if near:
+        if fit_y:
             axes.yaxis.set_major_locator(MaxNLocator(5))
         else:
             axes.set_ylim(-0.02, 1.02)
@@ -130,28 +130,30 @@ def _scales(axes: Axes, percent: bool, over: str, near: bool) -> None:
         axes.yaxis.set_major_locator(MaxNLocator(5))
 
 
-def confusion_chart(confusion: NDArray[np.integer], names: Sequence[str], groups: Sequence[int], name: str) -> str:
-    """Rows are true classes, columns predicted ones, in parts of a row; a group's classes stand side by side.
+def confusion_chart(
+    confusion: NDArray[np.integer], names: Sequence[str], group_ids: Sequence[int], description: str
+) -> str:
+    """Return a confusion matrix (K, K) as SVG: rows are true classes, columns predicted ones, in fractions of a row.
 
-    A frame marks each group of more than one class: mistakes inside it are mistakes between near meanings.
+    Classes are ordered by group, and a frame marks each group of more than one class.
     """
-    order = sorted(range(len(names)), key=lambda k: (groups[k], k))
+    order = sorted(range(len(names)), key=lambda k: (group_ids[k], k))
     counts = np.asarray(confusion)[np.ix_(order, order)].astype(float)  # (K, K)
-    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    fractions = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     with matplotlib.rc_context(_STYLE | {"axes.grid": False, "axes.spines.bottom": False}):
         side = 5.6 if len(names) <= 12 else 7.2
         figure = Figure(figsize=(side, side), layout="constrained")
         axes = figure.add_subplot()
-        heat = np.concatenate([np.broadcast_to(HEAT, (*shares.shape, 3)), shares[..., None]], axis=-1)
+        heat = np.concatenate([np.broadcast_to(HEAT, (*fractions.shape, 3)), fractions[..., None]], axis=-1)
         axes.imshow(heat, interpolation="none")
-        _name_classes(axes, [names[k] for k in order])
-        _frame_groups(axes, [groups[k] for k in order])
+        _label_classes(axes, [names[k] for k in order])
+        _frame_groups(axes, [group_ids[k] for k in order])
         if len(names) <= 20:
-            _write_cells(axes, shares)
-        return _svg(figure, name)
+            _write_percentages(axes, fractions)
+        return _to_svg(figure, description)
 
 
-def _name_classes(axes: Axes, names: Sequence[str]) -> None:
+def _label_classes(axes: Axes, names: Sequence[str]) -> None:
     axes.set_xlabel("predicted")
     axes.set_ylabel("true")
     if len(names) > 40:
@@ -160,56 +162,57 @@ def _name_classes(axes: Axes, names: Sequence[str]) -> None:
         return
     size = 9 if len(names) <= 20 else 6.5
     short = [name if len(name) <= 20 else f"{name[:19]}…" for name in names]
-    places = range(len(names))
-    plain: dict[str, Any] = {"fontsize": size, "parse_math": False}  # a class may be called "$5 note"
-    axes.set_xticks(places, short, rotation=45, ha="right", rotation_mode="anchor", **plain)
-    axes.set_yticks(places, short, **plain)
+    positions = range(len(names))
+    style: dict[str, Any] = {"fontsize": size, "parse_math": False}  # a class may be called "$5 note"
+    axes.set_xticks(positions, short, rotation=45, ha="right", rotation_mode="anchor", **style)
+    axes.set_yticks(positions, short, **style)
 
 
-def _frame_groups(axes: Axes, groups: Sequence[int]) -> None:
-    for group in sorted(set(groups)):
-        size = list(groups).count(group)
-        start = list(groups).index(group) - 0.5
+def _frame_groups(axes: Axes, group_ids: Sequence[int]) -> None:
+    """Draw a frame around each group of several classes; ``group_ids`` (K,) are sorted."""
+    for group_id in sorted(set(group_ids)):
+        size = list(group_ids).count(group_id)
+        start = list(group_ids).index(group_id) - 0.5
         if size > 1:
             frame = Rectangle((start, start), size, size, fill=False, edgecolor=INK, linewidth=1.0)
             frame.set_clip_on(False)
             axes.add_patch(frame)
 
 
-def _write_cells(axes: Axes, shares: NDArray[np.floating]) -> None:
-    for (row, column), share in np.ndenumerate(shares):
-        if share >= 0.005:
-            colour = "white" if share > 0.6 else INK
-            axes.text(column, row, f"{100 * share:.0f}", ha="center", va="center", fontsize=8, color=colour)
+def _write_percentages(axes: Axes, fractions: NDArray[np.floating]) -> None:
+    for (row, column), fraction in np.ndenumerate(fractions):
+        if fraction >= 0.005:
+            colour = "white" if fraction > 0.6 else INK
+            axes.text(column, row, f"{100 * fraction:.0f}", ha="center", va="center", fontsize=8, color=colour)
 
 
-def _svg(figure: Figure, name: str) -> str:
-    """The figure as an ``<svg>`` element; ``name`` describes it and keeps its ids apart from others'."""
+def _to_svg(figure: Figure, description: str) -> str:
+    """Return the figure as an ``<svg>`` element; its ids are made from ``description``, to be unique on a page."""
     buffer = StringIO()
-    with matplotlib.rc_context({"svg.hashsalt": name}), warnings.catch_warnings():
-        # The browser draws the letters; that matplotlib's own font lacks some of them does not matter.
+    with matplotlib.rc_context({"svg.hashsalt": description}), warnings.catch_warnings():
+        # The browser draws the text, so it does not matter which characters matplotlib's font lacks.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         figure.savefig(buffer, format="svg", transparent=True, metadata=dict.fromkeys(("Date", "Creator")))
-    return _fit_page(ElementTree.fromstring(buffer.getvalue()), name)
+    return _adapt_to_page(ElementTree.fromstring(buffer.getvalue()), description)
 
 
-def _fit_page(svg: Element, name: str) -> str:
-    """Leave size, font and colours to the page."""
+def _adapt_to_page(svg: Element, description: str) -> str:
+    """Return the SVG with size, font and colours left to the page."""
     for size in ("width", "height"):
         svg.attrib.pop(size, None)
-    svg.attrib |= {"role": "img", "aria-label": name}
+    svg.attrib |= {"role": "img", "aria-label": description}
     for parent in list(svg.iter()):
         for child in [c for c in parent if c.tag in (f"{{{_SVG}}}metadata", f"{{{_SVG}}}style")]:
             parent.remove(child)
-        # Other ids ("axes_1", "text_3") repeat in every figure, and nothing refers to them.
+        # Other ids ("axes_1", "text_3") are the same in every figure, and nothing refers to them.
         if not re.fullmatch(r"[a-z][0-9a-f]{10}", parent.get("id", "")):
             parent.attrib.pop("id", None)
         if "style" in parent.attrib:
-            parent.set("style", _themed(parent.attrib["style"]))
+            parent.set("style", _use_page_colours(parent.attrib["style"]))
     return ElementTree.tostring(svg, encoding="unicode")
 
 
-def _themed(style: str) -> str:
+def _use_page_colours(style: str) -> str:
     style = re.sub(r"font: ([\d.]+px)[^;]*", r"font-size: \1", style)
     style = re.sub(r"font-family: [^;]*;?", "", style)
     for marker, variable in _VARIABLES.items():

@@ -1,62 +1,82 @@
-"""Telling runs apart: which ones repeat the same experiment, and what to call each experiment."""
+"""Names of methods and experiments in a report."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from semco.config import Config, flat_fields
+from semco.config.retired import OLD_SEMCO
 from semco.methods import Method
 from semco.report.runs import Run
 from semco.run.identity import experiment_fields
 
+LONGEST_VALUE = 24  # characters of a field's value in the name of an experiment
 
-def experiments(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """Runs by experiment (same configuration but for the seed), each under a name of its own."""
+
+def group_by_experiment(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """Group runs whose configurations differ only in the seed, by a unique name for each experiment."""
     by_config: dict[str, list[Run]] = {}
     for run in runs:
         by_config.setdefault(json.dumps(experiment_fields(run.config), sort_keys=True), []).append(run)
     groups = list(by_config.values())
-    return dict(zip(_names([group[0] for group in groups]), groups, strict=True))
+    return dict(zip(_unique_names([group[0] for group in groups]), groups, strict=True))
 
 
-def title_of(method: str) -> str:
-    """The method's own title without its citation; the bare name of a method that is not known (any more)."""
+def method_title(run: Run) -> str:
+    """Return the title of the run's method without its citation, or its name if this version does not know it."""
+    title = _title(run.method)
+    current = _current_method(run)
+    return title if current == run.method else f"{title} (before 0.2: now {_title(current)})"
+
+
+def _title(method: str) -> str:
     known = Method.registry.get(method)
     return known.title.partition(" (")[0] if known else method
 
 
-def _names(runs: Sequence[Run]) -> list[str]:
-    """Method titles, followed by what sets a run apart from others of its method; no name comes twice.
+def _current_method(run: Run) -> str:
+    """Return the name that this version gives to the run's method.
 
-    A field that has its default value goes without saying: an ablation is named by what it leaves out.
+    Before 0.2 the method semco had other fields: it was the present semco_plus, or semco_reference with its scoring.
     """
-    fields = [experiment_fields(run.config) for run in runs]
-    names = [_name(run, own, runs, fields) for run, own in zip(runs, fields, strict=True)]
+    section = run.section("method")
+    if run.method != "semco" or not any(f"method.{field}" in OLD_SEMCO for field in section):
+        return run.method
+    return "semco_reference" if section.get("scoring") == "reference" else "semco_plus"
+
+
+def _unique_names(runs: Sequence[Run]) -> list[str]:
+    """Return a name for each run of a different experiment; equal names are numbered."""
+    names = [_experiment_name(run, runs) for run in runs]
     return [f"{name} #{i + 1}" if names.count(name) > 1 else name for i, name in enumerate(names)]
 
 
-def _name(run: Run, own: Mapping[str, Any], runs: Sequence[Run], fields: Sequence[Mapping[str, Any]]) -> str:
-    rivals = [f for other, f in zip(runs, fields, strict=True) if other.method == run.method]
-    keys = sorted({key for rival in rivals for key in rival})
-    differing = [k for k in keys if any(rival.get(k) != own.get(k) for rival in rivals)]
-    if not differing:
-        return title_of(run.method)
-    defaults = _defaults(run.method)
-    told = [k for k in differing if k in own and (k not in defaults or own[k] != defaults[k])]
-    values = ", ".join(f"{key.split('.')[-1]}={_short(own[key])}" for key in told)
-    return f"{title_of(run.method)} ({values})" if told else title_of(run.method)
+def _experiment_name(run: Run, runs: Sequence[Run]) -> str:
+    """Return the method's title and the fields that differ from the other runs of the method.
+
+    Fields that have their default value are left out, so that an ablation is named after the field it changes.
+    """
+    title, own, defaults = method_title(run), experiment_fields(run.config), _default_fields(run)
+    others = [experiment_fields(other.config) for other in runs if method_title(other) == title]
+    names = sorted({name for fields in others for name in fields})
+    differing = [name for name in names if any(fields.get(name) != own.get(name) for fields in others)]
+    shown = [name for name in differing if name in own and (name not in defaults or own[name] != defaults[name])]
+    values = ", ".join(f"{name.split('.')[-1]}={_shorten(own[name])}" for name in shown)
+    return f"{title} ({values})" if shown else title
 
 
-def _defaults(method: str) -> dict[str, Any]:
-    """Every field's value where nothing else is said; nothing of a method that is not known (any more)."""
-    known = Method.registry.get(method)
-    return flat_fields(Config(method=known.Config(name=method)).model_dump(mode="json")) if known else {}
+def _default_fields(run: Run) -> dict[str, Any]:
+    """Return the default of every field with the run's method; nothing if this version does not know the method."""
+    name = _current_method(run)
+    known = Method.registry.get(name)
+    return flat_fields(Config(method=known.Config(name=name)).model_dump(mode="json")) if known else {}
 
 
-def _short(value: object) -> str:
+def _shorten(value: object) -> str:
     text = "none" if value is None else str(value)
-    if len(text) > 24 and "/" in text:
-        return f"…{text[-23:]}"  # of a path the end tells more
-    return text if len(text) <= 24 else f"{text[:23]}…"
+    if len(text) <= LONGEST_VALUE:
+        return text
+    kept = LONGEST_VALUE - 1
+    return f"…{text[-kept:]}" if "/" in text else f"{text[:kept]}…"  # the end of a path says more than its start

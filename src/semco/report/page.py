@@ -1,4 +1,4 @@
-"""One self-contained HTML page for one run or several: no network, no scripts, light and dark."""
+"""A self-contained HTML page about one or more runs: no network, no scripts, light and dark."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from semco.errors import UserError
 from semco.evaluation.samples import Sample
 from semco.files import write_text
-from semco.report.charts import learning_charts, pseudo_label_charts
-from semco.report.classes import class_rows, confusions, meaning
-from semco.report.names import experiments, title_of
+from semco.report.charts import pseudo_label_charts, training_charts
+from semco.report.classes import class_rows, confusions, label_groups
+from semco.report.names import group_by_experiment, method_title
 from semco.report.runs import Run, read_run
 from semco.report.tables import (
+    MISSING,
     Row,
-    accuracy_text,
-    difference_text,
     difference_title,
-    duration_text,
-    judged_on,
-    labels_text,
-    mean_known,
-    runs_text,
+    evaluated_subset,
+    format_accuracy,
+    format_difference,
+    format_duration,
+    format_num_labels,
+    format_runs,
+    mean_or_none,
     summary_rows,
 )
 
@@ -38,18 +39,18 @@ SMALL_IMAGE = 64
 
 
 def write_report(
-    runs: Sequence[Path], out: Path, title: str | None = None, samples: Sequence[Sample] | None = None
+    paths: Sequence[Path], out: Path, title: str | None = None, samples: Sequence[Sample] | None = None
 ) -> Path:
-    """Write the page to ``out`` and give its path back.
+    """Write the page about run folders to ``out`` and return ``out``.
 
-    One run is looked at in depth, the others stand beside it: the first of those that made the most kinds of
-    pseudo-labels, so that a baseline is never the subject. ``samples`` replace those that the subject's folder
-    holds. Runs that are not finished show what they have.
+    All runs are compared; one of them, the main run, is shown in detail: the first of those that made pseudo-labels
+    with the most heads, so that it is not the baseline. ``samples`` replace those in the folder of the main run.
+    Unfinished runs are shown as far as they are.
     """
-    if not runs:
+    if not paths:
         raise UserError("a report needs at least one run folder.")
-    read = [read_run(path) for path in runs]
-    write_text(out, _template().render(_context(read, title, samples)))
+    runs = [read_run(path) for path in paths]
+    write_text(out, _template().render(_context(runs, title, samples)))
     return out
 
 
@@ -57,7 +58,7 @@ def write_report(
 def _template() -> Template:
     environment = Environment(
         loader=PackageLoader("semco.report", "."),
-        autoescape=True,  # class names are the user's and may hold anything
+        autoescape=True,  # class names come from the user
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -66,32 +67,34 @@ def _template() -> Template:
 
 
 def _context(runs: Sequence[Run], title: str | None, samples: Sequence[Sample] | None) -> dict[str, Any]:
-    subject, rows = max(runs, key=lambda run: len(run.pseudo_label_heads())), summary_rows(runs)
-    groups = experiments(runs)
-    own_name, repeats = next((name, group) for name, group in groups.items() if subject in group)
-    groups = {own_name: repeats, **groups}  # the subject's come first, in every legend
-    shown = subject.evaluation.get("samples") or [] if samples is None else [s.to_json() for s in samples]
+    """Return the values that page.html shows."""
+    main_run, rows = max(runs, key=lambda run: len(run.pseudo_label_heads())), summary_rows(runs)
+    experiments = group_by_experiment(runs)
+    name, repeats = next((name, group) for name, group in experiments.items() if main_run in group)
+    experiments = {name: repeats, **experiments}  # the main run comes first in every legend
+    shown = main_run.evaluation.get("samples") or [] if samples is None else [s.to_json() for s in samples]
+    pseudo_label_metrics = main_run.metric_names("pseudo/")
     return {
-        "title": title or f"{title_of(subject.method)} on {_data_name(subject)}",
+        "title": title or f"{method_title(main_run)} on {_data_name(main_run)}",
         "style": Path(__file__).with_name("style.css").read_text(encoding="utf-8"),
-        "eyebrow": f"SemCo report · {_data_name(subject)}",
-        "notice": _notice(subject),
-        "verdict": _verdict(subject, own_name, rows),
+        "eyebrow": f"SemCo report · {_data_name(main_run)}",
+        "notice": _unfinished_notice(main_run),
+        "verdict": _verdict(main_run, name, rows),
         "tiles": _tiles(repeats),
         "rows": [_table_row(row) for row in rows],
-        "against": difference_title(rows),
-        "judged_on": judged_on(runs),
-        "in_depth": f"{own_name}, seed {subject.seed}" if len(runs) > 1 else "",
-        "learning": learning_charts(groups, subject),
-        "groups": meaning(subject),
-        "pseudo": pseudo_label_charts(subject),
-        "truth_known": any(subject.series(key)[0] for key in subject.keys("pseudo/") if key.endswith("/accuracy")),
-        "confusion": confusions(subject),
-        "random": _answers(shown, "random", subject.class_names),
-        "mistakes": _answers(shown, "mistake", subject.class_names),
-        "classes": class_rows(subject),
-        "command": _command(subject),
-        "configs": [_config(name, group[0]) for name, group in groups.items()],
+        "difference_title": difference_title(rows),
+        "subset": evaluated_subset(runs),
+        "main_run": f"{name}, seed {main_run.seed}" if len(runs) > 1 else "",
+        "training": training_charts(experiments, main_run),
+        "groups": label_groups(main_run),
+        "pseudo_labels": pseudo_label_charts(main_run),
+        "truth_is_known": any(main_run.series(m)[0] for m in pseudo_label_metrics if m.endswith("/accuracy")),
+        "confusions": confusions(main_run),
+        "random_samples": _sample_tiles(shown, "random", main_run.class_names),
+        "mistakes": _sample_tiles(shown, "mistake", main_run.class_names),
+        "classes": class_rows(main_run),
+        "command": _train_command(main_run),
+        "configs": [_config_text(name, group[0]) for name, group in experiments.items()],
         "version": _version(),
     }
 
@@ -104,53 +107,56 @@ def _source(run: Run) -> str:
     return str(run.section("data").get("source", "fashion-mini"))
 
 
-def _notice(run: Run) -> str:
-    if run.finished:
+def _unfinished_notice(run: Run) -> str:
+    if run.is_finished:
         return ""
     total = run.section("training").get("steps")
-    of = f" of {total:,}" if isinstance(total, int) else ""
-    return f"This run is not finished: it has written {run.steps:,}{of} steps. Go on with: semco resume {run.path}"
+    of_total = f" of {total:,}" if isinstance(total, int) else ""
+    resume = shlex.join(["semco", "resume", str(run.path)])
+    return f"This run is not finished: its log ends at step {run.steps:,}{of_total}. Resume it with: {resume}"
 
 
 def _verdict(run: Run, name: str, rows: Sequence[Row]) -> str:
-    """The answer in a sentence or two."""
+    """Return the main result in one or two sentences."""
     if run.accuracy() is None:
-        return _preliminary(run)
+        return _validation_verdict(run)
     own = next(row for row in rows if row.name == name)
-    repeats = f", over {own.finished} seeds" if own.finished > 1 else ""
+    seeds = f" (mean of {own.finished} seeds)" if own.finished > 1 else ""
     sentence = (
-        f"{own.name} names {own.accuracy_text} of {_test_images(run)} right{repeats}, "
-        f"after seeing {_labels_phrase(run)}."
+        f"{own.name} classifies {own.accuracy_text} of {_test_images(run)} correctly{seeds}, "
+        f"trained with {_describe_labels(run)}."
     )
     others = [f"{row.name} {row.accuracy_text}" for row in rows if row is not own and row.accuracy is not None]
-    return f"{sentence} Beside it: {', '.join(others)}." if others else sentence
+    return f"{sentence} For comparison: {', '.join(others)}." if others else sentence
 
 
-def _preliminary(run: Run) -> str:
-    _, values = run.series("validation_accuracy")
+def _validation_verdict(run: Run) -> str:
+    """Return the main result of a run without test accuracy."""
+    title, (_, values) = method_title(run), run.series("validation_accuracy")
     if not values:
-        return f"{title_of(run.method)} has not been judged on any image yet."
-    if run.finished:
+        return f"{title} has not been evaluated on any image yet."
+    accuracy = format_accuracy(values[-1])
+    if run.is_finished:
         images = f"{len(run.split.get('validation', ())):,} validation images"
-        return f"{title_of(run.method)} names {accuracy_text(values[-1])} of {images} right; there are none to test on."
-    return f"{title_of(run.method)} names {accuracy_text(values[-1])} of the validation images right so far."
+        return f"{title} classifies {accuracy} of {images} correctly. The data set has no test images."
+    return f"{title} classifies {accuracy} of the validation images correctly so far."
 
 
 def _test_images(run: Run) -> str:
-    count = run.result.get("test_images")
-    return f"{int(count):,} test images" if count else "the test images"
+    count = run.result.test_images if run.result else None
+    return f"{count:,} test images" if count else "the test images"
 
 
-def _labels_phrase(run: Run) -> str:
-    """How many were learned from; those that were held out to validate are not."""
-    labels, data = run.label_count(), run.section("data")
-    if labels is None:
-        return "every label there is"
-    per_class = data.get("labels_per_class") or 0
-    if per_class and labels == per_class * len(run.class_names):
-        return f"{labels:,} labels ({per_class} of each class)"
-    asked_for = per_class or data.get("labels")
-    return f"{labels:,} labels" + ("" if asked_for else f", all but {len(run.split['validation']):,} held out")
+def _describe_labels(run: Run) -> str:
+    """Return how many labels were used for training; images held out for validation do not count."""
+    num_labels, per_class = run.num_labels, run.labels_per_class
+    if num_labels is None:
+        return "all available labels"
+    if per_class and num_labels == per_class * len(run.class_names):
+        return f"{num_labels:,} labels ({per_class} per class)"
+    if run.is_label_limited:
+        return f"{num_labels:,} labels"
+    return f"{num_labels:,} labels (all except {len(run.split['validation']):,} held out for validation)"
 
 
 @dataclass(frozen=True)
@@ -161,65 +167,67 @@ class Tile:
 
 
 def _tiles(repeats: Sequence[Run]) -> list[Tile]:
-    """The numbers of the experiment looked at: means over the seeds that are finished, or of a run as far as it is."""
-    runs = [run for run in repeats if run.finished] or repeats[:1]
+    """Return the key numbers of an experiment: means over its finished runs, or those of an unfinished run so far."""
+    runs = [run for run in repeats if run.is_finished] or repeats[:1]
     run, classes = runs[0], len(runs[0].class_names)
-    error = mean_known(run.result.get("calibration_error") for run in runs)
+    results = [run.result for run in runs if run.result is not None]
+    error = mean_or_none(result.calibration_error for result in results)
+    top5 = mean_or_none(result.top5 for result in results) if classes > 5 else None
+    chance = f"chance: {100 / classes:.1f} %" if classes else ""
     tiles = [
-        Tile("Test accuracy", accuracy_text(mean_known(run.accuracy() for run in runs)), _chance(classes)),
-        Tile("Right group", accuracy_text(mean_known(map(_group_accuracy, runs))), "the class, or one near it"),
-        Tile("Top 5", accuracy_text(mean_known(run.result.get("top5") for run in runs)) if classes > 5 else "–"),
-        Tile("Labels used", labels_text(run.label_count()), f"{classes} classes" if classes else ""),
-        Tile("Training", duration_text(mean_known(run.seconds for run in runs)), f"{run.steps:,} steps"),
-        Tile("Calibration error", "–" if error is None else f"{100 * error:.1f} pts", "confidence − accuracy"),
+        Tile("Test accuracy", format_accuracy(mean_or_none(run.accuracy() for run in runs)), chance),
+        Tile(
+            "Group accuracy", format_accuracy(mean_or_none(map(_group_accuracy, runs))), "a class of the correct group"
+        ),
+        Tile("Top-5 accuracy", format_accuracy(top5)),
+        Tile("Labels", format_num_labels(run.num_labels), f"{classes} classes" if classes else ""),
+        Tile("Training time", format_duration(mean_or_none(run.seconds for run in runs)), f"{run.steps:,} steps"),
+        Tile("Calibration error", format_accuracy(error), "|confidence − accuracy|"),
     ]
-    return [tile for tile in tiles if tile.value != "–"]
+    return [tile for tile in tiles if tile.value != MISSING]
 
 
 def _group_accuracy(run: Run) -> float | None:
-    """Worth saying only where classes share groups."""
-    groups = run.labels.get("groups") or []
-    return run.result.get("group_accuracy") if len(set(groups)) < len(groups) else None
-
-
-def _chance(classes: int) -> str:
-    return f"guessing: {100 / classes:.1f} %" if classes else ""
+    """Return the group accuracy; None if no classes share a group, because it then equals the accuracy."""
+    group_ids = run.labels.get("groups") or []
+    return run.result.group_accuracy if run.result and len(set(group_ids)) < len(group_ids) else None
 
 
 def _table_row(row: Row) -> dict[str, Any]:
     return {
         "name": row.name,
-        "labels": labels_text(row.labels),
-        "runs": runs_text(row),
+        "num_labels": format_num_labels(row.num_labels),
+        "runs": format_runs(row),
         "accuracy": row.accuracy_text,
-        "share": None if row.accuracy is None else round(100 * row.accuracy, 1),
-        "difference": difference_text(row),
-        "time": duration_text(row.seconds),
+        "percent": None if row.accuracy is None else round(100 * row.accuracy, 1),
+        "difference": format_difference(row),
+        "time": format_duration(row.seconds),
     }
 
 
-def _answers(samples: Sequence[Mapping[str, Any]], kind: str, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Samples of one kind in words; classes the run does not name are left out."""
+def _sample_tiles(samples: Sequence[Mapping[str, Any]], kind: str, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the samples of one kind with class names; samples of classes without a name are left out."""
     chosen = [s for s in samples if s["kind"] == kind and max(s["truth"], s["label"]) < len(names)]
     return [
         {
             "image": sample["image"],
-            "small": sample["width"] <= SMALL_IMAGE,
-            "right": sample["truth"] == sample["label"],
-            "label": names[sample["label"]],
+            "is_small": sample["width"] <= SMALL_IMAGE,
+            "is_correct": sample["truth"] == sample["label"],
+            "prediction": names[sample["label"]],
             "truth": names[sample["truth"]],
-            "confidence": f"{100 * sample['confidence']:.0f} % sure",
+            "confidence": f"confidence {100 * sample['confidence']:.0f} %",
         }
         for sample in chosen
     ]
 
 
-def _command(run: Run) -> str:
-    config, again = run.path / "config.yaml", f"{run.path}-again"
-    return shlex.join(["semco", "train", _source(run), "--config", str(config), "--out", again])
+def _train_command(run: Run) -> str:
+    """Return the command that repeats a run in a new folder."""
+    config, out = run.path / "config.yaml", f"{run.path}-again"
+    return shlex.join(["semco", "train", _source(run), "--config", str(config), "--out", out])
 
 
-def _config(name: str, run: Run) -> dict[str, str]:
+def _config_text(name: str, run: Run) -> dict[str, str]:
     return {"name": name, "text": yaml.safe_dump(dict(run.config), sort_keys=False, allow_unicode=True)}
 
 

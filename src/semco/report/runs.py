@@ -1,4 +1,4 @@
-"""Reading run folders for a report: whatever is there, of a run that may be finished, going on or killed."""
+"""Read run folders for a report; a run may be finished, in progress or interrupted."""
 
 from __future__ import annotations
 
@@ -9,42 +9,47 @@ from pathlib import Path
 from typing import Any, Literal
 
 from semco.config import read_yaml
-from semco.config.schema import DEFAULT_METHOD
+from semco.config.schema import method_name
 from semco.errors import UserError
+from semco.evaluation.results import EVALUATION_FILE
 from semco.files import read_json
 from semco.run.folder import RunFolder
+from semco.run.result import RunResult
 
-Series = tuple[list[float], list[float]]
-Part = Literal["test", "validation"]
+Series = tuple[list[float], list[float]]  # steps, values
+Subset = Literal["test", "validation"]
 
 
 @dataclass(frozen=True)
 class Run:
-    """What one run folder holds; parts that are not written yet are empty."""
+    """The content of one run folder; files that are not written yet are empty here.
+
+    The configuration is not validated, so that runs of earlier versions can be shown.
+    """
 
     path: Path
     config: Mapping[str, Any]
     labels: Mapping[str, Any] = field(default_factory=dict)
     split: Mapping[str, Any] = field(default_factory=dict)
     metrics: tuple[Mapping[str, Any], ...] = ()
-    result: Mapping[str, Any] = field(default_factory=dict)
+    result: RunResult | None = None
     evaluation: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def finished(self) -> bool:
-        return bool(self.result)
+    def is_finished(self) -> bool:
+        return self.result is not None
 
     @property
     def method(self) -> str:
-        return str(self.section("method").get("name", DEFAULT_METHOD))
+        return method_name(self.section("method"))
 
     @property
     def seed(self) -> int:
         return int(self.section("training").get("seed", 0))
 
     @property
-    def data(self) -> str:
-        """By which to know the training images, at their size, and their labels again."""
+    def data_id(self) -> str:
+        """A text that is equal for runs on the same training images, at the same size, with the same labels."""
         return f"{self.split.get('images')} {self.split.get('labels_sha256')}"
 
     @property
@@ -54,50 +59,66 @@ class Run:
 
     @property
     def steps(self) -> int:
-        """Steps taken so far."""
-        return int(self.result.get("steps") or self._last("step") or 0)
+        """Number of training steps so far."""
+        return int(self._last_value("step") or 0) if self.result is None else self.result.steps
 
     @property
     def seconds(self) -> float | None:
-        """Training time so far."""
-        value = self.result.get("seconds") or self._last("seconds")
-        return None if value is None else float(value)
+        """Training time so far; None if nothing is logged yet."""
+        return self._last_value("seconds") if self.result is None else self.result.seconds
+
+    @property
+    def labels_per_class(self) -> int | None:
+        """Number of labels per class in the configuration, if it has one."""
+        return self.section("data").get("labels_per_class") or None
+
+    @property
+    def is_label_limited(self) -> bool:
+        """Whether the configuration limits the number of labels."""
+        return bool(self.labels_per_class or self._total_labels)
+
+    @property
+    def num_labels(self) -> int | None:
+        """Number of labelled images; None if every available label is used."""
+        if self.result is not None and (self.is_label_limited or self.split.get("validation")):
+            return self.result.num_labels
+        if self.labels_per_class:
+            return self.labels_per_class * len(self.class_names)
+        return self._total_labels
+
+    @property
+    def _total_labels(self) -> int | None:
+        data = self.section("data")
+        return data.get("num_labels") or data.get("labels") or None  # data.labels: earlier versions
 
     def section(self, name: str) -> Mapping[str, Any]:
-        """One section of the configuration as plain values."""
+        """Return one section of the configuration as plain values."""
         value = self.config.get(name)
         return value if isinstance(value, Mapping) else {}
 
-    def label_count(self) -> int | None:
-        """Labelled images used, or None where every label was."""
-        data, used = self.section("data"), self.result.get("num_labels")
-        some = data.get("labels_per_class") or data.get("num_labels")
-        if used and (some or self.split.get("validation")):
-            return int(used)
-        if not some:
+    def accuracy(self, subset: Subset = "test") -> float | None:
+        """Return the accuracy of a finished run on its test or validation images."""
+        if self.result is None:
             return None
-        return int(data.get("num_labels") or data["labels_per_class"] * len(self.class_names))
+        return self.result.test_accuracy if subset == "test" else self.result.validation_accuracy
 
-    def accuracy(self, part: Part = "test") -> float | None:
-        """Of a finished run, on its test or validation images."""
-        value = self.result.get(f"{part}_accuracy")
-        return None if value is None else float(value)
-
-    def series(self, key: str) -> Series:
-        """Steps and finite values of one metric, where it was logged."""
-        points = [(float(line["step"]), line[key]) for line in self.metrics if _is_number(line.get(key))]
+    def series(self, metric: str) -> Series:
+        """Return the steps at which a metric was logged with a finite value, and these values."""
+        points = [(float(line["step"]), line[metric]) for line in self.metrics if _is_number(line.get(metric))]
         return [step for step, _ in points], [float(value) for _, value in points]
 
-    def keys(self, prefix: str) -> list[str]:
-        """Names of logged metrics that start with ``prefix``, in the order in which they first came."""
-        return [k for k in dict.fromkeys(k for line in self.metrics for k in line) if k.startswith(prefix)]
+    def metric_names(self, prefix: str) -> list[str]:
+        """Return the names of the logged metrics that start with ``prefix``, in order of first appearance."""
+        names = dict.fromkeys(name for line in self.metrics for name in line)
+        return [name for name in names if name.startswith(prefix)]
 
     def pseudo_label_heads(self) -> list[str]:
-        """The heads that made pseudo-labels."""
-        return [key.split("/")[1] for key in self.keys("pseudo/") if key.endswith("/ratio")]
+        """Return the heads that made pseudo-labels."""
+        return [name.split("/")[1] for name in self.metric_names("pseudo/") if name.endswith("/ratio")]
 
-    def _last(self, key: str) -> float | None:
-        return next((line[key] for line in reversed(self.metrics) if _is_number(line.get(key))), None)
+    def _last_value(self, metric: str) -> float | None:
+        _, values = self.series(metric)
+        return values[-1] if values else None
 
 
 def _is_number(value: object) -> bool:
@@ -105,22 +126,22 @@ def _is_number(value: object) -> bool:
 
 
 def read_run(path: Path) -> Run:
-    """A run as far as it is written; only a folder without a configuration is refused."""
+    """Read what a run has written so far; only config.yaml is required."""
     folder = RunFolder.open(path)
     lines = [line for line in folder.metrics() if isinstance(line, dict) and _is_number(line.get("step"))]
     return Run(
         path,
         read_yaml(folder.config_file.read_text(encoding="utf-8"), str(folder.config_file)),
-        labels=_optional(folder.labels_file),
-        split=_optional(folder.split_file),
+        labels=_read_if_exists(folder.labels_file),
+        split=_read_if_exists(folder.split_file),
         metrics=tuple(sorted(lines, key=lambda line: float(line["step"]))),
-        result=_optional(folder.result_file),
-        evaluation=_optional(path / "evaluation.json"),
+        result=folder.result() if folder.result_file.exists() else None,
+        evaluation=_read_if_exists(path / EVALUATION_FILE),
     )
 
 
-def _optional(file: Path) -> dict[str, Any]:
-    """A JSON object, or nothing where it was not written; one that is there but broken is an error."""
+def _read_if_exists(file: Path) -> dict[str, Any]:
+    """Read a JSON object; return an empty one if there is no such file."""
     if not file.exists():
         return {}
     value = read_json(file)

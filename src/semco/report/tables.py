@@ -1,4 +1,4 @@
-"""Results of several runs in one table: a line an experiment, repeats with other seeds as mean and standard error."""
+"""Tables of results: one row per experiment, with mean and standard error over its seeds."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from rich.table import Table
 from rich.text import Text
 
 from semco.evaluation.results import Evaluation
-from semco.report.names import experiments
-from semco.report.runs import Part, Run, read_run
+from semco.report.names import group_by_experiment
+from semco.report.runs import Run, Subset, read_run
 
-PARTS: tuple[Part, ...] = ("test", "validation")
+MISSING = "–"
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Accuracy of an experiment minus that of the first, seed by seed."""
+    """Mean difference in accuracy between an experiment and the first one, over runs with the same seed."""
 
     mean: float
     standard_error: float | None
@@ -28,97 +28,95 @@ class Difference:
 
     @property
     def text(self) -> str:
-        """``+2.6 ± 1.4``, in points."""
+        """``+2.6 ± 1.4``, in percentage points."""
         points = round(100 * self.mean, 1)
-        sign = "+" if points else ""  # what rounds to nothing has none
-        return f"{points + 0.0:{sign}.1f}{_spread(self.standard_error)}"
+        sign = "+" if points else ""  # no sign for 0.0
+        return f"{points + 0.0:{sign}.1f}{_format_error(self.standard_error)}"
 
 
 @dataclass(frozen=True)
 class Row:
-    """One experiment. Numbers are None until at least one of its runs has them."""
+    """Results of one experiment. Numbers are None if none of its runs has them."""
 
     name: str
     runs: int
     finished: int
-    labels: int | None
+    num_labels: int | None
     accuracy: float | None
     standard_error: float | None
     seconds: float | None
-    difference: Difference | None  # None for the first, and where no seed is finished in both, on the same data
+    difference: Difference | None  # None for the first experiment, and if no pair of runs has the same seed and data
 
     @property
     def accuracy_text(self) -> str:
-        return accuracy_text(self.accuracy, self.standard_error)
+        return format_accuracy(self.accuracy, self.standard_error)
 
 
 def summary_rows(runs: Sequence[Run]) -> list[Row]:
-    """One row an experiment, in the order in which they were given; the others are measured by the first."""
-    groups, part = experiments(runs), judged_on(runs)
-    first = next(iter(groups.values()), [])
+    """Return one row per experiment, in the order of the runs, with the difference to the first experiment."""
+    experiments, subset = group_by_experiment(runs), evaluated_subset(runs)
+    first = next(iter(experiments.values()), [])
     return [
-        _row(name, group, None if group is first else _difference(group, first, part), part)
-        for name, group in groups.items()
+        _row(name, group, None if group is first else _difference(group, first, subset), subset)
+        for name, group in experiments.items()
     ]
 
 
-def judged_on(runs: Sequence[Run]) -> Part:
-    """The test images; where no run has any, but images that were held out, these."""
-    tested, validated = (any(run.accuracy(part) is not None for run in runs) for part in PARTS)
-    return "validation" if validated and not tested else "test"
+def evaluated_subset(runs: Sequence[Run]) -> Subset:
+    """Return "validation" if runs have a validation accuracy but none has a test accuracy, else "test"."""
+    has_test = any(run.accuracy("test") is not None for run in runs)
+    has_validation = any(run.accuracy("validation") is not None for run in runs)
+    return "validation" if has_validation and not has_test else "test"
 
 
-def _row(name: str, runs: Sequence[Run], difference: Difference | None, part: Part) -> Row:
-    accuracies = [value for run in runs if (value := run.accuracy(part)) is not None]
-    seconds = [run.seconds for run in runs if run.finished and run.seconds is not None]
+def _row(name: str, runs: Sequence[Run], difference: Difference | None, subset: Subset) -> Row:
+    accuracies = [value for run in runs if (value := run.accuracy(subset)) is not None]
     return Row(
         name,
         runs=len(runs),
-        finished=sum(run.finished for run in runs),
-        labels=runs[0].label_count(),
-        accuracy=mean_known(accuracies),
+        finished=sum(run.is_finished for run in runs),
+        num_labels=runs[0].num_labels,
+        accuracy=mean_or_none(accuracies),
         standard_error=standard_error(accuracies),
-        seconds=mean_known(seconds),
+        seconds=mean_or_none(run.seconds for run in runs if run.is_finished),
         difference=difference,
     )
 
 
-def _difference(runs: Sequence[Run], first: Sequence[Run], part: Part) -> Difference | None:
-    """Over the seeds that both have finished on the same data, so that what they share cancels."""
-    ours, theirs = (
-        {(run.data, run.seed): value for run in group if (value := run.accuracy(part)) is not None}
+def _difference(runs: Sequence[Run], first: Sequence[Run], subset: Subset) -> Difference | None:
+    """Return the paired difference over the seeds that both experiments have finished on the same data."""
+    own, baseline = (
+        {(run.data_id, run.seed): value for run in group if (value := run.accuracy(subset)) is not None}
         for group in (runs, first)
     )
-    values = [ours[key] - theirs[key] for key in sorted(ours.keys() & theirs.keys())]
+    values = [own[key] - baseline[key] for key in sorted(own.keys() & baseline.keys())]
     return Difference(fmean(values), standard_error(values), len(values)) if values else None
 
 
-def mean_known(values: Iterable[float | None]) -> float | None:
-    """Mean of the values that are there; None where none is."""
+def mean_or_none(values: Iterable[float | None]) -> float | None:
+    """Return the mean of the values that are not None; None if there are none."""
     known = [value for value in values if value is not None]
     return fmean(known) if known else None
 
 
 def standard_error(values: Sequence[float]) -> float | None:
-    """Standard error of the mean (sample deviation); one value has none."""
+    """Return the standard error of the mean (sample deviation); None for fewer than two values."""
     return stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
 
 
-def accuracy_text(accuracy: float | None, error: float | None = None) -> str:
-    """``78.4 %`` or, with an error, ``78.4 ± 0.6 %``."""
-    if accuracy is None:
-        return "–"
-    return f"{100 * accuracy:.1f}{_spread(error)} %"
+def format_accuracy(accuracy: float | None, error: float | None = None) -> str:
+    """Return ``78.4 %`` or, with a standard error, ``78.4 ± 0.6 %``."""
+    return MISSING if accuracy is None else f"{100 * accuracy:.1f}{_format_error(error)} %"
 
 
-def _spread(error: float | None) -> str:
+def _format_error(error: float | None) -> str:
     return "" if error is None else f" ± {100 * error:.1f}"
 
 
-def duration_text(seconds: float | None) -> str:
-    """``42 s``, ``2 min 31 s``, ``3 h 05 min``."""
+def format_duration(seconds: float | None) -> str:
+    """Return ``42 s``, ``2 min 31 s`` or ``3 h 05 min``."""
     if seconds is None:
-        return "–"
+        return MISSING
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -127,69 +125,76 @@ def duration_text(seconds: float | None) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
-def labels_text(labels: int | None) -> str:
-    return "all" if labels is None else f"{labels:,}"
+def format_num_labels(num_labels: int | None) -> str:
+    return "all" if num_labels is None else f"{num_labels:,}"
 
 
-def summary_table(runs: Sequence[Path], title: str | None = None) -> Table:
-    """The rows as a table for the terminal."""
-    read = [read_run(path) for path in runs]
-    rows = summary_rows(read)
+def format_runs(row: Row) -> str:
+    """Return the number of runs, with the number of finished ones if they differ: ``3`` or ``2 of 3``."""
+    return str(row.runs) if row.finished == row.runs else f"{row.finished} of {row.runs}"
+
+
+def difference_title(rows: Sequence[Row]) -> str:
+    """Return the heading of the column of differences; empty if there is no difference to show."""
+    return f"paired difference to {rows[0].name}" if any(row.difference for row in rows) else ""
+
+
+def format_difference(row: Row) -> str:
+    """Return the difference, with the number of seeds if some finished runs have no partner."""
+    if row.difference is None:
+        return ""
+    seeds, finished = row.difference.seeds, row.finished
+    return row.difference.text + (f" ({seeds} of {finished} seeds)" if seeds < finished else "")
+
+
+def summary_table(paths: Sequence[Path], title: str | None = None) -> Table:
+    """Return the results of run folders as a table for the terminal; the highest accuracy is green."""
+    runs = [read_run(path) for path in paths]
+    rows = summary_rows(runs)
     best = max((row.accuracy for row in rows if row.accuracy is not None), default=None)
     table = Table(title=title)
     table.add_column("method")
-    against = difference_title(rows)
-    for column in ("labels", "runs", f"{judged_on(read)} accuracy", *([against] if against else []), "time"):
+    difference = difference_title(rows)
+    for column in (
+        "labels",
+        "runs",
+        f"{evaluated_subset(runs)} accuracy",
+        *([difference] if difference else []),
+        "time",
+    ):
         table.add_column(column, justify="right")
     for row in rows:
-        style = "bold green" if best is not None and row.accuracy == best and len(rows) > 1 else ""
+        is_best = best is not None and row.accuracy == best and len(rows) > 1
         table.add_row(
-            Text(row.name),  # as text: a name may hold what rich takes for markup
-            labels_text(row.labels),
-            runs_text(row),
-            Text(row.accuracy_text, style=style),
-            *([difference_text(row)] if against else []),
-            duration_text(row.seconds),
+            Text(row.name),  # a plain string would be read as rich markup
+            format_num_labels(row.num_labels),
+            format_runs(row),
+            Text(row.accuracy_text, style="bold green" if is_best else ""),
+            *([format_difference(row)] if difference else []),
+            format_duration(row.seconds),
         )
     return table
 
 
-def difference_title(rows: Sequence[Row]) -> str:
-    """Over the column of differences; nothing where there is none to show."""
-    return f"against {rows[0].name}, paired" if any(row.difference for row in rows) else ""
-
-
-def difference_text(row: Row) -> str:
-    """With the number of seeds where fewer than all finished ones could be paired."""
-    if row.difference is None:
-        return ""
-    few = f" ({row.difference.seeds} of {row.finished} seeds)" if row.difference.seeds < row.finished else ""
-    return f"{row.difference.text}{few}"
-
-
-def runs_text(row: Row) -> str:
-    return str(row.runs) if row.finished == row.runs else f"{row.finished} of {row.runs}"
-
-
 def evaluation_tables(evaluation: Evaluation) -> list[Table]:
-    """The numbers of one evaluation, then those of each class, then of each group of several classes."""
+    """Return tables of an evaluation: overall, per class and, if classes share groups, per group."""
     overall = Table(show_header=False)
     overall.add_row("head", evaluation.head)
-    overall.add_row("test images", f"{evaluation.images:,}")
-    overall.add_row("accuracy", accuracy_text(evaluation.accuracy))
+    overall.add_row("test images", f"{evaluation.num_images:,}")
+    overall.add_row("accuracy", format_accuracy(evaluation.accuracy))
     if len(evaluation.class_names) > 5:
-        overall.add_row("top 5", accuracy_text(evaluation.top5))
-    overall.add_row("right group", accuracy_text(evaluation.group_accuracy))
-    overall.add_row("calibration error", accuracy_text(evaluation.calibration_error))
-    tables = [overall, _accuracies("class", evaluation.per_class())]
+        overall.add_row("top-5 accuracy", format_accuracy(evaluation.top5))
+    overall.add_row("group accuracy", format_accuracy(evaluation.group_accuracy))
+    overall.add_row("calibration error", format_accuracy(evaluation.calibration_error))
+    tables = [overall, _accuracy_table("class", evaluation.per_class())]
     shared = {name: value for name, value in evaluation.per_group().items() if name not in evaluation.class_names}
-    return [*tables, _accuracies("label group", shared)] if shared else tables
+    return [*tables, _accuracy_table("label group", shared)] if shared else tables
 
 
-def _accuracies(kind: str, values: Mapping[str, float | None]) -> Table:
+def _accuracy_table(kind: str, accuracies: Mapping[str, float | None]) -> Table:
     table = Table()
     table.add_column(kind)
     table.add_column("accuracy", justify="right")
-    for name, value in values.items():
-        table.add_row(Text(name), accuracy_text(value))
+    for name, accuracy in accuracies.items():
+        table.add_row(Text(name), format_accuracy(accuracy))
     return table

@@ -13,7 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
+from semco.data.datasets import Dataset
+from semco.data.split import label_checksum
 from semco.errors import UserError
 from semco.files import read_json
 
@@ -53,3 +57,23 @@ def _is_same(name: str, sealed: Any, current: Any) -> bool:
     if name != VECTORS:
         return bool(sealed == current)
     return len(sealed) == len(current) and bool(np.allclose(sealed, current, atol=TOLERANCE))
+
+
+def seal_of_data(dataset: Dataset) -> dict[str, Any]:
+    """Return checksums of the images, labels and class names of a data set, by name."""
+    images, labels = dataset.test_images, dataset.test_labels
+    return {
+        "class names": digest_of(list(dataset.class_names)),
+        "training images": image_digest(dataset.train_images),
+        "training labels": label_checksum(dataset.train_labels),
+        "test images": None if images is None else image_digest(images),
+        "test labels": None if labels is None else label_checksum(labels),
+    }
+
+
+def image_digest(images: Tensor, most: int = 1000) -> str:
+    """Return a checksum of the shape and of at most ``most`` evenly spaced images, enough to notice other images."""
+    chosen = torch.linspace(0, len(images) - 1, min(most, len(images))).long()
+    total = hashlib.blake2b(repr(tuple(images.shape)).encode(), digest_size=16)
+    total.update(images[chosen].contiguous().numpy().data)
+    return total.hexdigest()

@@ -1,7 +1,7 @@
 """Class probabilities from the network's heads.
 
-Shapes: N images, K classes, d embedding size. Inference as in the paper: the one-hot head answers by default;
-the semantic head, or the mean of both softmaxes, on request.
+Shapes: N images, K classes, d embedding size. The one-hot head predicts by default, as in the paper; the semantic head,
+or the mean of both heads' probabilities, can be chosen instead.
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ HEADS: tuple[Head, ...] = ("one_hot", "semantic", "average")
 
 @dataclass(frozen=True)
 class Scorer:
-    """How outputs become probabilities: which head, and what the semantic head is compared with."""
+    """Computes class probabilities from outputs: with which head, and with which label vectors."""
 
     head: Head = "one_hot"
     label_vectors: Tensor | None = None  # (K, d), L2-normalised rows: M of the paper
     scale: float | None = None  # s in softmax(s * cos(q, M))
 
     def __call__(self, outputs: Outputs) -> Tensor:
-        """(N, K) probabilities of the chosen head."""
+        """Return the probabilities (N, K) of the chosen head."""
         if self.head == "one_hot":
             return outputs.logits.float().softmax(dim=1)
-        semantic = self._semantic(outputs)
+        semantic = self._semantic_probabilities(outputs)
         if self.head == "semantic":
             return semantic
         return (outputs.logits.float().softmax(dim=1) + semantic) / 2
 
-    def _semantic(self, outputs: Outputs) -> Tensor:
+    def _semantic_probabilities(self, outputs: Outputs) -> Tensor:
         if outputs.embedding is None or self.label_vectors is None or self.scale is None:
-            raise UserError(f"head {self.head!r} needs a semantic head, which this model lacks; use head 'one_hot'.")
+            raise UserError(f"head {self.head!r} needs a model with a semantic head; use head 'one_hot'.")
         matrix = self.label_vectors.to(outputs.embedding.device)
         return class_probabilities(outputs.embedding.float(), matrix, self.scale)
 
 
 @torch.inference_mode()
-def probabilities(network: nn.Module, batches: Iterable[Tensor], scorer: Scorer) -> NDArray[np.float32]:
-    """(N, K) probabilities for normalised images given in batches of any size; nothing is padded.
+def predict_probabilities(network: nn.Module, batches: Iterable[Tensor], scorer: Scorer) -> NDArray[np.float32]:
+    """Return the probabilities (N, K) of normalised images, given in batches of any size.
 
-    The network is put into evaluation mode and given back in the mode it was in.
+    The network runs in evaluation mode and is returned to the mode it was in.
     """
     was_training = network.training
     network.eval()
@@ -59,11 +59,11 @@ def probabilities(network: nn.Module, batches: Iterable[Tensor], scorer: Scorer)
         parts = [scorer(network(images)).cpu() for images in batches]
     finally:
         network.train(was_training)
-    return _checked(torch.cat(parts) if parts else torch.empty(0, 0))
+    return _to_finite_array(torch.cat(parts) if parts else torch.empty(0, 0))
 
 
-def _checked(joined: Tensor) -> NDArray[np.float32]:
-    if not bool(joined.isfinite().all()):
-        raise UserError("the model gives probabilities that are not finite numbers; its weights are damaged.")
-    array: NDArray[np.float32] = joined.numpy().astype(np.float32, copy=False)
+def _to_finite_array(scores: Tensor) -> NDArray[np.float32]:
+    if not bool(scores.isfinite().all()):
+        raise UserError("the model predicts probabilities that are not finite numbers; its weights are damaged.")
+    array: NDArray[np.float32] = scores.numpy().astype(np.float32, copy=False)
     return array

@@ -1,4 +1,4 @@
-"""Probabilities of each head, by hand and in batches."""
+"""Probabilities of each head, computed by hand and in batches."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from semco.errors import UserError
-from semco.evaluation.predictions import Scorer, probabilities
+from semco.evaluation.probabilities import Scorer, predict_probabilities
 from semco.types import Outputs
 
 M = torch.eye(2)
 
 
 def outputs() -> Outputs:
-    """One image: logits say 3:1 for class 0; the embedding (0, 7) points at class 1."""
+    """One image: the logits give 3:1 for class 0; the embedding (0, 7) points at class 1."""
     return Outputs(torch.zeros(1, 3), torch.tensor([[math.log(3.0), 0.0]]), torch.tensor([[0.0, 7.0]]))
 
 
@@ -25,7 +25,7 @@ def test_one_hot_is_the_softmax_of_the_logits() -> None:
     np.testing.assert_allclose(Scorer("one_hot")(outputs()), [[0.75, 0.25]], rtol=1e-6)
 
 
-def test_semantic_is_a_scaled_softmax_of_cosines_whatever_the_length() -> None:
+def test_semantic_is_a_scaled_softmax_of_cosines() -> None:
     # cosines 0 and 1, scale ln 4 -> 1 : 4
     scorer = Scorer("semantic", M, scale=math.log(4.0))
     np.testing.assert_allclose(scorer(outputs()), [[0.2, 0.8]], rtol=1e-6)
@@ -37,14 +37,14 @@ def test_average_is_the_mean_of_the_two() -> None:
 
 
 @pytest.mark.parametrize("head", ["semantic", "average"])
-def test_a_model_without_semantic_head_says_so(head: str) -> None:
+def test_a_model_without_semantic_head_is_refused(head: str) -> None:
     bare = Outputs(torch.zeros(1, 3), torch.zeros(1, 2))
-    with pytest.raises(UserError, match=f"head '{head}' needs a semantic head"):
+    with pytest.raises(UserError, match=f"head '{head}' needs a model with a semantic head"):
         Scorer(head, M, 1.0)(bare)  # type: ignore[arg-type]
 
 
-class Moody(nn.Module):
-    """Answers differently in training mode, and remembers the sizes of its batches."""
+class ModeDependent(nn.Module):
+    """Predicts differently in training mode, and stores the sizes of its batches."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,9 +57,9 @@ class Moody(nn.Module):
 
 
 def test_batches_are_joined_unpadded_in_evaluation_mode() -> None:
-    network = Moody().train()
+    network = ModeDependent().train()
     images = torch.randn(7, 3, 1, 1, generator=torch.Generator().manual_seed(0))
-    joined = probabilities(network, images.split(3), Scorer())
+    joined = predict_probabilities(network, images.split(3), Scorer())
     assert network.sizes == [3, 3, 1]
     assert network.training
     np.testing.assert_allclose(joined, images.flatten(1).softmax(dim=1), rtol=1e-6)
@@ -67,4 +67,4 @@ def test_batches_are_joined_unpadded_in_evaluation_mode() -> None:
 
 def test_damaged_weights_are_named() -> None:
     with pytest.raises(UserError, match="not finite"):
-        probabilities(Moody(), [torch.full((2, 3, 1, 1), math.nan)], Scorer())
+        predict_probabilities(ModeDependent(), [torch.full((2, 3, 1, 1), math.nan)], Scorer())
