@@ -59,7 +59,7 @@ def cannot_write(target: Path, error: Exception) -> UserError:
 def is_leftover(path: Path) -> bool:
     """Return whether this is a temporary file that a killed process left behind; it can be ignored.
 
-    Our own are called ``.NAME.xxxxxxxx.tmp``, those of safetensors ``.tmpXXXXXX``.
+    Our own are called ``.NAME.xxxxxxxx.tmp``, those of safetensors ``.tmp`` and six letters or digits.
     """
     is_ours = path.name.startswith(".") and path.suffix == ".tmp"
     return is_ours or re.fullmatch(r"\.tmp[A-Za-z0-9]{6}", path.name) is not None

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import load_file
 from torch._dynamo.exc import TorchDynamoException
 
@@ -25,6 +26,7 @@ from semco.experiment.problem import prepare
 from semco.methods import Method
 from semco.run.folder import RunFolder
 from semco.run.result import RunResult
+from semco.run.seal import with_digest
 from semco.training.compilation import Compilation
 from semco.training.loop import Trainer
 from semco.training.observer import MetricsLine, NullObserver
@@ -191,7 +193,7 @@ def test_a_missing_page_is_made_again(tiny_values: dict[str, Any], tmp_path: Pat
     result = train(config_of(tiny_values), tmp_path / "run")
     (tmp_path / "run" / "report.html").unlink()
     assert resume(tmp_path / "run") == result
-    assert "semco_plus on" in (tmp_path / "run" / "report.html").read_text()
+    assert "SemCo+ on tiny.npz" in (tmp_path / "run" / "report.html").read_text()
 
 
 def test_weights_that_are_not_finite_are_never_saved(
@@ -216,7 +218,7 @@ def test_weights_that_are_not_finite_are_never_saved(
 def test_a_line_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     run.metrics_file.symlink_to("/dev/full")
-    with pytest.raises(UserError, match=r"cannot write .*metrics\.jsonl: No space left"):
+    with pytest.raises(UserError, match=r"cannot write .*metrics\.jsonl: it is not a file; remove it"):
         run.append_metrics({"step": 1})
 
 
@@ -474,3 +476,122 @@ def test_a_resumed_run_has_the_same_pool(tiny_values: dict[str, Any], tmp_path: 
     assert pq.read_table(tmp_path / "run" / "pseudo_labels.parquet").num_rows == rows
     counts = prepare(config_of(values), RunFolder(tmp_path / "run"), NullObserver()).counts()
     assert "16 labelled images, 128 unlabelled, 16 for validation" in counts
+
+
+def edit(file: Path, **changes: Any) -> None:
+    """Change values of a JSON file by hand, without its checksum."""
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+def test_an_edited_split_is_noticed(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    interrupted(tiny_values, run)
+    saved = (run / "split.json").read_text()
+    edit(run / "split.json", validation=json.loads(saved)["labelled"])
+    with pytest.raises(UserError, match=r"split\.json was edited or damaged after the run was started"):
+        resume(run)
+    # Also with a checksum that fits: the checkpoint has its own.
+    values = json.loads(saved)
+    values.pop("digest")
+    values["labelled"], values["validation"] = values["validation"], values["labelled"]
+    (run / "split.json").write_text(json.dumps(with_digest(values)))
+    with pytest.raises(UserError, match=r"was trained with other inputs than it has now \(split\)"):
+        resume(run)
+    (run / "split.json").write_text(saved)
+    assert resume(run).steps == 12
+
+
+@pytest.mark.parametrize("content", ["[1, 2]", "{}", '{"labelled": 3, "digest": "x"}', "\udcff", "["])
+@pytest.mark.parametrize("name", ["split.json", "labels.json"])
+def test_foreign_content_is_one_sentence(tiny_values: dict[str, Any], tmp_path: Path, name: str, content: str) -> None:
+    run = tmp_path / "run"
+    interrupted(tiny_values, run)
+    (run / name).write_bytes(content.encode("utf-8", "surrogateescape"))
+    with pytest.raises(UserError, match=name):
+        resume(run)
+
+
+def test_an_older_checkpoint_is_used_where_the_newest_is_no_file(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    train(config_of(tiny_values), tmp_path / "whole")
+    for kind in ("link", "folder", "short", "fifo"):
+        run = tmp_path / kind
+        interrupted(tiny_values, run)
+        newest = max((run / "checkpoints").iterdir())
+        content = newest.read_bytes()
+        newest.unlink()
+        match kind:
+            case "link":
+                newest.symlink_to(tmp_path / "nowhere")
+            case "folder":
+                newest.mkdir()
+            case "short":
+                newest.write_bytes(content[:100])
+            case "fifo":
+                os.mkfifo(newest)
+        if kind == "folder":  # in the way of the checkpoint that the resumed run writes at the same step
+            with pytest.raises(UserError, match="cannot write"):
+                resume(run)
+            newest.rmdir()
+        resume(run)
+        assert_same_run(tmp_path / "whole", run)
+
+
+def test_foreign_lines_among_the_metrics_are_left_out(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    train(config_of(tiny_values), tmp_path / "whole")
+    run = tmp_path / "run"
+    interrupted(tiny_values, run)
+    with (run / "metrics.jsonl").open("ab") as stream:
+        stream.write(b'\xff\xfe\n[1]\n{"step": "a"}\n{"other": 1}\n{"step": true}\n' + b"[" * 5000 + b"\n")
+    resume(run)
+    assert_same_run(tmp_path / "whole", run)
+
+
+def test_leftovers_of_a_kill_are_removed_and_nothing_else(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    interrupted(tiny_values, run)
+    leftovers = [run / ".split.json.abcdefgh.tmp", run / "checkpoints/.tmpAb12Cd", run / "checkpoints/.x.y.tmp"]
+    others = [run / "notes.tmp", run / ".hidden", run / "checkpoints/notes.txt", run / "checkpoints/.tmpAb12Cdef"]
+    for file in (*leftovers, *others):
+        file.write_text("x")
+    resume(run)
+    assert [file.exists() for file in leftovers] == [False] * 3
+    assert [file.exists() for file in others] == [True] * 4
+
+
+def test_a_failure_after_the_result_costs_nothing(
+    tiny_values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table of pseudo-labels cannot be written: the result is there, and resume writes the rest."""
+    run = tmp_path / "run"
+
+    def fail(*_: object) -> None:
+        raise UserError("the disk is full.")
+
+    with monkeypatch.context() as full:
+        full.setattr("semco.experiment.session.write_pseudo_labels", fail)
+        with pytest.raises(UserError, match="the disk is full"):
+            train(config_of(tiny_values), run)
+    result = RunResult.read(run / "result.json")
+    assert not (run / "pseudo_labels.parquet").exists()
+    again = resume(run)
+    assert again.model_copy(update={"seconds": result.seconds}) == result
+    assert (run / "pseudo_labels.parquet").exists()
+    assert (run / "report.html").exists()
+
+
+def test_names_that_are_not_utf8_survive(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    """A photo and a class folder with a name in Latin-1: the run ends, and the table holds the bytes."""
+    for number in range(12):
+        folder = tmp_path / "photos" / ("caf\udce9", "dog")[number % 2]
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (8, 8), (20 * number, 0, 0)).save(folder / f"caf\udce9{number}.png")
+    values = merge(tiny_values, {"data": {"source": str(tmp_path / "photos"), "labels_per_class": 2, "image_size": 8}})
+    values = merge(values, {"method": {"name": "fixmatch"}, "labels": {"source": "bundled", "path": None, "eps": 0.2}})
+    train(configure(options=values), tmp_path / "run")
+    table = pq.read_table(tmp_path / "run" / "pseudo_labels.parquet").to_pydict()
+    assert any(path.endswith(b"caf\xe90.png") for path in table["path_bytes"])
+    assert any(path.endswith("caf\\xe90.png") for path in table["path"])
+    names = json.loads((tmp_path / "run" / "labels.json").read_text())["names"]
+    assert sorted(names) == ["caf\udce9", "dog"]
+    assert "caf\\xe9" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert resume(tmp_path / "run").steps == 12

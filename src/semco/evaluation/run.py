@@ -53,8 +53,8 @@ def _check_seal(folder: RunFolder, config: Config, model: SavedModel, dataset: D
     broken = broken_seals(model.description.seal, current)
     if broken:
         raise UserError(
-            f"{folder.path} was trained with other inputs than it has now ({', '.join(broken)}): restore them, or train "
-            "again."
+            f"{folder.path} was trained with other inputs than it has now ({', '.join(broken)}): restore them, or "
+            "train again."
         )
 
 
