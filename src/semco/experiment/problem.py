@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -53,8 +54,9 @@ class Problem:
             num_features=self.num_features,
         )
 
+    @cached_property
     def seal(self) -> dict[str, Any]:
-        """Return checksums of everything but the configuration that decides the result, by name."""
+        """Checksums of everything but the configuration that decides the result, by name."""
         split = self.split
         return seal_of_data(self.dataset) | {
             "split": digest_of([split.labelled.tolist(), split.validation.tolist(), split.pool]),
@@ -117,15 +119,15 @@ def _check_unchanged(problem: Problem, run: RunFolder) -> None:
     """Refuse to resume a run with other images or label vectors than it was started with."""
     if run.split_file.exists():
         saved = read_with_digest(run.split_file).get("images")
-        if saved != seal_of_data(problem.dataset)["training images"]:
+        if saved != problem.seal["training images"]:
             raise UserError(
                 f"the training images are not those that {run.path} was started with: restore the data, or start a new "
                 "run."
             )
     if run.labels_file.exists():
-        labels, seal = read_with_digest(run.labels_file), problem.seal()
+        labels = read_with_digest(run.labels_file)
         saved_prior = {"groups": labels.get("groups"), VECTORS: labels.get("vectors")}
-        if broken_seals(saved_prior, {"groups": problem.groups.group_ids.tolist(), VECTORS: seal[VECTORS]}):
+        if broken_seals(saved_prior, {"groups": problem.groups.group_ids.tolist(), VECTORS: problem.seal[VECTORS]}):
             raise UserError(
                 f"the label vectors are not those that {run.path} was started with: restore labels.path or the store, "
                 "or start a new run."
@@ -174,7 +176,7 @@ def _targets(config: Config, embeddings: LabelEmbeddings | None, num_classes: in
 
 def write_problem(run: RunFolder, problem: Problem, scale: float | None) -> None:
     """Write ``split.json`` and ``labels.json``: enough to resume, and to see which term a name was matched to."""
-    split = {**json.loads(problem.split.to_json()), "images": seal_of_data(problem.dataset)["training images"]}
+    split = {**json.loads(problem.split.to_json()), "images": problem.seal["training images"]}
     write_json(run.split_file, with_digest(split))
     embeddings = problem.embeddings
     labels = {

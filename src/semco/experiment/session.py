@@ -115,7 +115,7 @@ class Session:
             self._batches(),
             torch.from_numpy(self.problem.groups.group_ids).to(self.device),
             self.run,
-            seal=self.problem.seal(),
+            seal=self.problem.seal,
             validate=self._validate,
             pool=self._pool,
             observer=self.observer,
@@ -207,7 +207,7 @@ class Session:
             groups=tuple(groups.group_ids.tolist()),
             eps=groups.eps,
             head=self.config.evaluation.head,
-            seal=self.problem.seal() | {"configuration": run_digest(self.config)},
+            seal=self.problem.seal | {"configuration": run_digest(self.config)},
         )
 
     @torch.no_grad()
