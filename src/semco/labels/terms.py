@@ -24,6 +24,18 @@ def normalise(text: str) -> str:
     return "_".join(drop_articles(words))
 
 
+def as_text(name: str) -> str:
+    """Return a class name as text; a folder name that is not UTF-8 is read as Latin-1 (``caf\\xe9``: ``café``)."""
+    try:
+        return name.encode("utf-8", "strict").decode("utf-8")
+    except UnicodeEncodeError:
+        pass
+    try:
+        return name.encode("utf-8", "surrogateescape").decode("latin-1")
+    except UnicodeEncodeError:  # surrogates that no file system has made
+        return name.encode("utf-8", "replace").decode("utf-8")
+
+
 def drop_articles(words: list[str]) -> list[str]:
     """Return the words without articles; the last word always stays."""
     return [word for word in words[:-1] if word not in ARTICLES] + words[-1:]

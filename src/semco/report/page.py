@@ -15,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from semco.errors import UserError
 from semco.evaluation.samples import Sample
-from semco.files import write_text
+from semco.files import readable_name, write_text
 from semco.report.charts import pseudo_label_charts, training_charts
 from semco.report.classes import class_rows, confusions, label_groups
 from semco.report.names import group_by_experiment, method_title
@@ -50,7 +50,7 @@ def write_report(
     if not paths:
         raise UserError("a report needs at least one run folder.")
     runs = [read_run(path) for path in paths]
-    write_text(out, _template().render(_context(runs, title, samples)))
+    write_text(out, readable_name(_template().render(_context(runs, title, samples))))  # class names need not be UTF-8
     return out
 
 

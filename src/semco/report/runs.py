@@ -12,7 +12,7 @@ from semco.config import read_yaml
 from semco.config.schema import method_name
 from semco.errors import UserError
 from semco.evaluation.results import EVALUATION_FILE
-from semco.files import read_json
+from semco.files import read_json, readable_name
 from semco.run.folder import RunFolder
 from semco.run.result import RunResult
 
@@ -55,7 +55,7 @@ class Run:
     @property
     def class_names(self) -> list[str]:
         names = self.labels.get("names") or self.evaluation.get("class_names") or []
-        return [str(name) for name in names]
+        return [readable_name(str(name)) for name in names]
 
     @property
     def steps(self) -> int:
