@@ -1,17 +1,19 @@
-"""Atomic writing: a file is written under a temporary name, flushed to disk, then renamed.
+"""Reading and writing of files.
 
-So a process that is killed never leaves an incomplete file under the final name.
+A file is written under a temporary name, flushed to disk, then renamed, so a process that is killed never leaves an
+incomplete file under the final name. Only regular files are read: opening a named pipe or a device can wait forever.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, BinaryIO
 
 try:
     import fcntl
@@ -92,11 +94,73 @@ def write_json(target: Path, value: Any) -> None:
     write_text(target, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
-def read_json(path: Path) -> Any:
-    """Return the content of a JSON file; raise a `UserError` if it is missing or not valid."""
+def open_regular(path: Path) -> BinaryIO:
+    """Open a regular file for reading bytes; a `UserError` says why another path cannot be opened."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        mode = path.stat().st_mode
+        stream = path.open("rb") if stat.S_ISREG(mode) else None
     except FileNotFoundError:
         raise UserError(f"{path} is missing; restore it, or check the path.") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:  # ValueError: the path contains a null character
+        raise cannot_read(path, error) from None
+    if stream is None:
+        raise UserError(f"{path} is {_kind_of_file(mode)}, not a regular file; give the path of a regular file.")
+    return stream
+
+
+def cannot_read(path: Path, error: Exception) -> UserError:
+    """Return the error for a file that cannot be read, with the reason of the operating system."""
+    reason = getattr(error, "strerror", None) or error
+    return UserError(f"cannot read {path}: {reason}; check the path and its permissions.")
+
+
+def _kind_of_file(mode: int) -> str:
+    """Return what a path that is not a regular file is, for an error message."""
+    kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
+    return kinds.get(stat.S_IFMT(mode), "a device")
+
+
+def read_text(path: Path, most_bytes: int | None = None, encoding: str = "utf-8") -> str:
+    """Return the content of a text file; a file of more than ``most_bytes``, if given, is a `UserError`."""
+    with open_regular(path) as stream:
+        try:
+            content = stream.read(-1 if most_bytes is None else most_bytes + 1)
+        except OSError as error:
+            raise cannot_read(path, error) from None
+    if most_bytes is not None and len(content) > most_bytes:
+        raise UserError(
+            f"{path} has more than the {most_bytes:,} bytes that are read; check that it is the right file."
+        )
+    try:
+        return content.decode(encoding)
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is not a text file in UTF-8; save it as UTF-8, or check the path.") from None
+
+
+def read_json(path: Path) -> Any:
+    """Return the content of a JSON file; raise a `UserError` if it is missing or not valid."""
+    text = read_text(path)
+    try:
+        return json.loads(text)
+    except ValueError as error:  # also an integer of more digits than Python reads
         raise UserError(f"{path} is not valid JSON ({error}); restore the file.") from None
+    except RecursionError:
+        raise UserError(f"{path} is not valid JSON (its values are nested too deep); restore the file.") from None
+
+
+def read_json_object(path: Path) -> dict[str, Any]:
+    """Return the content of a JSON file that holds an object; any other content is a `UserError`."""
+    value = read_json(path)
+    if not isinstance(value, dict):
+        raise UserError(f"{path} contains {_JSON_KINDS[type(value)]}, not a JSON object; restore the file.")
+    return value
+
+
+_JSON_KINDS = {
+    list: "a list",
+    str: "a text",
+    int: "a number",
+    float: "a number",
+    bool: "true or false",
+    type(None): "null",
+}
