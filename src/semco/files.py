@@ -9,7 +9,10 @@ from __future__ import annotations
 import json
 import os
 import stat
+import struct
 import tempfile
+import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -135,6 +138,34 @@ def read_text(path: Path, most_bytes: int | None = None, encoding: str = "utf-8"
         return content.decode(encoding)
     except UnicodeDecodeError:
         raise UserError(f"{path} is not a text file in UTF-8; save it as UTF-8, or check the path.") from None
+
+
+# Errors of `zipfile` for an archive or a member that cannot be read.
+ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, struct.error, OSError)
+_ZIP_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_HIGHEST_RATIO = 1040  # deflate makes data at most 1,032 times smaller
+
+
+def open_zip(stream: IO[bytes]) -> zipfile.ZipFile:
+    """Open a zip archive; a damaged one raises one of `ZIP_ERRORS`."""
+    try:
+        return zipfile.ZipFile(stream)
+    except (ValueError, NotImplementedError, OSError, LookupError, OverflowError) as error:
+        raise zipfile.BadZipFile(str(error)) from None
+
+
+def open_zip_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> IO[bytes]:
+    """Open a member of an archive; one that cannot be read, or announces too large a size, raises a `BadZipFile`."""
+    if member.flag_bits & 0x1:
+        raise zipfile.BadZipFile(f"{member.filename} is encrypted")
+    if member.compress_type not in _ZIP_METHODS:
+        raise zipfile.BadZipFile(f"{member.filename} is compressed by method {member.compress_type}, not by deflate")
+    if member.file_size > _HIGHEST_RATIO * (member.compress_size + 1):
+        raise zipfile.BadZipFile(f"{member.filename} cannot have the {member.file_size:,} bytes that it announces")
+    try:
+        return archive.open(member)
+    except (ValueError, RuntimeError, OSError, LookupError, OverflowError) as error:
+        raise zipfile.BadZipFile(str(error)) from None
 
 
 def read_json(path: Path) -> Any:
