@@ -56,7 +56,7 @@ def read_npy(stream: IO[bytes], size: int) -> NDArray[Any]:
         content = np.empty(header.num_bytes, dtype=np.uint8)
     except MemoryError:
         raise ValueError(f"its {header.num_bytes / 1e9:,.1f} GB do not fit in memory") from None
-    view, done = memoryview(content), 0
+    view, done = memoryview(content), 0  # type: ignore[arg-type]
     while done < len(view):
         count = stream.readinto(view[done : done + CHUNK])  # type: ignore[attr-defined]
         if not count:
