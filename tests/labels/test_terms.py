@@ -30,6 +30,8 @@ from semco.labels.terms import normalise
         ("", ""),
         (" _-- ", ""),
         ("🐈", "🐈"),
+        ("Caf\udce9 au Lait", "café_au_lait"),
+        ("\ud800x", "\ufffdx"),
     ],
 )
 def test_one_spelling(text: str, term: str) -> None:
