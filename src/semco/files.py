@@ -150,7 +150,7 @@ def open_zip(stream: IO[bytes]) -> zipfile.ZipFile:
     """Open a zip archive; a damaged one raises one of `ZIP_ERRORS`."""
     try:
         return zipfile.ZipFile(stream)
-    except (ValueError, NotImplementedError, OSError, LookupError, OverflowError) as error:
+    except (ValueError, RuntimeError, OSError, LookupError, OverflowError) as error:
         raise zipfile.BadZipFile(str(error)) from None
 
 

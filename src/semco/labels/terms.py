@@ -7,8 +7,9 @@ import unicodedata
 
 ARTICLES = frozenset({"a", "an", "the"})
 _APOSTROPHES = str.maketrans(dict.fromkeys("‘’ʼ`´′＇", "'"))
-# File names that are not UTF-8 contain their bytes as surrogates (PEP 383); most such names are Latin-1.
-_SURROGATES = dict.fromkeys(range(0xD800, 0xE000), "\ufffd") | {0xDC00 + byte: chr(byte) for byte in range(0x80, 0x100)}
+# A file name that is not UTF-8 contains its bytes as surrogates (PEP 383), which are read as Latin-1 here.
+SURROGATES = dict.fromkeys(range(0xD800, 0xE000), "\ufffd") | {0xDC00 + byte: chr(byte) for byte in range(0x80, 0x100)}
+_READABLE = SURROGATES | _APOSTROPHES
 _GAPS = re.compile(r"[\s_\-‐‑‒–—]+")
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2028-\u202e\u2060\ufe0e\ufe0f\ufeff\x00-\x08\x0e-\x1b\x7f]")
 
@@ -21,9 +22,7 @@ def normalise(text: str) -> str:
     """
     if text.isascii() and text.isalpha() and text.islower():  # fast path for most words of a vector file
         return text
-    text = (
-        unicodedata.normalize("NFKC", without_surrogates(text).translate(_APOSTROPHES)).lower().translate(_APOSTROPHES)
-    )
+    text = unicodedata.normalize("NFKC", text.translate(_READABLE)).lower().translate(_APOSTROPHES)
     words = [word for word in _GAPS.split(_INVISIBLE.sub("", text)) if word]
     return "_".join(drop_articles(words))
 
@@ -31,8 +30,3 @@ def normalise(text: str) -> str:
 def drop_articles(words: list[str]) -> list[str]:
     """Return the words without articles; the last word always stays."""
     return [word for word in words[:-1] if word not in ARTICLES] + words[-1:]
-
-
-def without_surrogates(text: str) -> str:
-    """Return a name that can be encoded: the bytes of a file name that is not UTF-8 are read as Latin-1."""
-    return text.translate(_SURROGATES)
