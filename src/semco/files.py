@@ -1,6 +1,7 @@
-"""Atomic writing: a file is written under a temporary name, flushed to disk, then renamed.
+"""Reading and writing of files.
 
-So a process that is killed never leaves an incomplete file under the final name.
+A file is written under a temporary name, flushed to disk, then renamed, so a process that is killed never leaves an
+incomplete file under the final name. Only regular files are read: opening a named pipe or a device can wait forever.
 """
 
 from __future__ import annotations
@@ -8,11 +9,15 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
+import struct
 import tempfile
+import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, BinaryIO
 
 try:
     import fcntl
@@ -126,11 +131,101 @@ def write_json(target: Path, value: Any) -> None:
     write_text(target, text + "\n")
 
 
-def read_json(path: Path) -> Any:
-    """Return the content of a JSON file; raise a `UserError` if it is missing or not valid."""
+def open_regular(path: Path) -> BinaryIO:
+    """Open a regular file for reading bytes; a `UserError` says why another path cannot be opened."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        mode = path.stat().st_mode
+        stream = path.open("rb") if stat.S_ISREG(mode) else None
     except FileNotFoundError:
         raise UserError(f"{path} is missing; restore it, or check the path.") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:  # ValueError: the path contains a null character
+        raise cannot_read(path, error) from None
+    if stream is None:
+        raise UserError(f"{path} is {_kind_of_file(mode)}, not a regular file; give the path of a regular file.")
+    return stream
+
+
+def cannot_read(path: Path, error: Exception) -> UserError:
+    """Return the error for a file that cannot be read, with the reason of the operating system."""
+    reason = getattr(error, "strerror", None) or error
+    return UserError(f"cannot read {path}: {reason}; check the path and its permissions.")
+
+
+def _kind_of_file(mode: int) -> str:
+    """Return what a path that is not a regular file is, for an error message."""
+    kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
+    return kinds.get(stat.S_IFMT(mode), "a device")
+
+
+def read_text(path: Path, most_bytes: int | None = None, encoding: str = "utf-8") -> str:
+    """Return the content of a text file; a file of more than ``most_bytes``, if given, is a `UserError`."""
+    with open_regular(path) as stream:
+        try:
+            content = stream.read(-1 if most_bytes is None else most_bytes + 1)
+        except OSError as error:
+            raise cannot_read(path, error) from None
+    if most_bytes is not None and len(content) > most_bytes:
+        raise UserError(
+            f"{path} has more than the {most_bytes:,} bytes that are read; check that it is the right file."
+        )
+    try:
+        return content.decode(encoding)
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is not a text file in UTF-8; save it as UTF-8, or check the path.") from None
+
+
+# Errors of `zipfile` for an archive or a member that cannot be read.
+ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, struct.error, OSError)
+_ZIP_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_HIGHEST_RATIO = 1040  # deflate makes data at most 1,032 times smaller
+
+
+def open_zip(stream: IO[bytes]) -> zipfile.ZipFile:
+    """Open a zip archive; a damaged one raises one of `ZIP_ERRORS`."""
+    try:
+        return zipfile.ZipFile(stream)
+    except (ValueError, RuntimeError, OSError, LookupError, OverflowError) as error:
+        raise zipfile.BadZipFile(str(error)) from None
+
+
+def open_zip_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> IO[bytes]:
+    """Open a member of an archive; one that cannot be read, or announces too large a size, raises a `BadZipFile`."""
+    if member.flag_bits & 0x1:
+        raise zipfile.BadZipFile(f"{member.filename} is encrypted")
+    if member.compress_type not in _ZIP_METHODS:
+        raise zipfile.BadZipFile(f"{member.filename} is compressed by method {member.compress_type}, not by deflate")
+    if member.file_size > _HIGHEST_RATIO * (member.compress_size + 1):
+        raise zipfile.BadZipFile(f"{member.filename} cannot have the {member.file_size:,} bytes that it announces")
+    try:
+        return archive.open(member)
+    except (ValueError, RuntimeError, OSError, LookupError, OverflowError) as error:
+        raise zipfile.BadZipFile(str(error)) from None
+
+
+def read_json(path: Path) -> Any:
+    """Return the content of a JSON file; raise a `UserError` if it is missing or not valid."""
+    text = read_text(path)
+    try:
+        return json.loads(text)
+    except ValueError as error:  # also an integer of more digits than Python reads
         raise UserError(f"{path} is not valid JSON ({error}); restore the file.") from None
+    except RecursionError:
+        raise UserError(f"{path} is not valid JSON (its values are nested too deep); restore the file.") from None
+
+
+def read_json_object(path: Path) -> dict[str, Any]:
+    """Return the content of a JSON file that holds an object; any other content is a `UserError`."""
+    value = read_json(path)
+    if not isinstance(value, dict):
+        raise UserError(f"{path} contains {_JSON_KINDS[type(value)]}, not a JSON object; restore the file.")
+    return value
+
+
+_JSON_KINDS = {
+    list: "a list",
+    str: "a text",
+    int: "a number",
+    float: "a number",
+    bool: "true or false",
+    type(None): "null",
+}

@@ -144,6 +144,16 @@ class TestWrongContent:
         with pytest.raises(UserError, match="not a whole number"):
             read_cifar100(self.with_content(tmp_path, "train", content))
 
+    @pytest.mark.parametrize("bits", [63, 70, 20_000])
+    def test_labels_of_many_digits(self, tmp_path: Path, bits: int) -> None:
+        content = {"data": np.zeros((2, 3072), np.uint8), "fine_labels": [0, 2**bits]}
+        with pytest.raises(UserError, match="not a whole number of 64 bits"):
+            read_cifar100(self.with_content(tmp_path, "train", content))
+
+    def test_keys_of_another_type(self, tmp_path: Path) -> None:
+        with pytest.raises(UserError, match="does not contain images and fine_labels"):
+            read_cifar100(self.with_content(tmp_path, "train", {2**20_000: 1, (1, 2): 2}))
+
     def test_labels_out_of_range(self, tmp_path: Path) -> None:
         content = {"data": np.zeros((2, 3072), np.uint8), "fine_labels": [0, 4]}
         with pytest.raises(UserError, match="contains the label 4"):
@@ -173,3 +183,50 @@ def test_a_missing_file(tmp_path: Path) -> None:
     (folder / "data_batch_4").unlink()
     with pytest.raises(UserError, match="data_batch_4 is missing"):
         read_cifar10(DataConfig(source="cifar10", root=tmp_path))
+
+
+def test_a_named_pipe_is_not_opened(tmp_path: Path) -> None:
+    folder = write_official(tmp_path, CIFAR10, classes=3)
+    for name in ("data_batch_4", "batches.meta"):
+        (folder / name).unlink()
+        os.mkfifo(folder / name)
+        with pytest.raises(UserError, match=rf"{name} is a named pipe, not a regular file"):
+            read_cifar10(DataConfig(source="cifar10", root=tmp_path))
+
+
+def test_a_pickle_that_asks_for_much_memory_is_refused(tmp_path: Path) -> None:
+    """The position of an object in the unpickler's memory would make it reserve 64 GB."""
+    (tmp_path / "file").write_bytes(b"\x80\x02}r\xff\xff\xff\xff.")
+    with pytest.raises(UserError, match=r"file is damaged .* it stores an object at position 4294967295 of 9 bytes"):
+        read_plain_pickle(tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.array([1, None], dtype=object), "an array does not contain plain bytes"),
+        (np.array(["a"]), r"an array has the type <U1"),
+        (np.zeros(2, dtype=[("a", "i4")]), r"an array has the type \|V4"),
+        (np.zeros(2, dtype="m8[s]"), "an array has the type <m8"),
+    ],
+)
+def test_arrays_of_other_types_are_refused(tmp_path: Path, array: np.ndarray, message: str) -> None:
+    (tmp_path / "file").write_bytes(pickle.dumps({"data": array}, protocol=4))
+    with pytest.raises(UserError, match=f"file is damaged .*{message}"):
+        read_plain_pickle(tmp_path / "file")
+
+
+@pytest.mark.parametrize("kind", ["u1", ">i4", "<f8"])
+def test_arrays_of_numbers_are_read(tmp_path: Path, kind: str) -> None:
+    array = np.asfortranarray(RNG.integers(0, 100, (3, 4))).astype(kind)
+    (tmp_path / "file").write_bytes(pickle.dumps(array, protocol=4))
+    found = read_plain_pickle(tmp_path / "file")
+    assert found.dtype.kind == array.dtype.kind
+    assert np.array_equal(found, array)
+
+
+def test_an_array_of_another_size_than_its_shape_is_refused(tmp_path: Path) -> None:
+    content = pickle.dumps(np.zeros((2, 3), np.uint8), protocol=4)
+    (tmp_path / "file").write_bytes(content.replace(b"K\x02K\x03", b"K\x02K\x09"))
+    with pytest.raises(UserError, match="an array does not have the size of its shape"):
+        read_plain_pickle(tmp_path / "file")

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import struct
+import tracemalloc
+import warnings
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -157,3 +162,75 @@ def test_damaged_files_raise_decode_errors(tmp_path: Path, suffix: str) -> None:
             assert decode(path, 16).shape == (16, 16, 3)
         except DECODE_ERRORS:
             continue
+
+
+def large_png(width: int, height: int) -> bytes:
+    """Return a black PNG of one bit per pixel, which compresses to a thousandth."""
+    rows = zlib.compressobj(9)
+    line = bytes(1 + (width + 7) // 8)
+    pixels = b"".join(rows.compress(line * 100) for _ in range(height // 100)) + rows.flush()
+    chunks = [(b"IHDR", struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)), (b"IDAT", pixels), (b"IEND", b"")]
+    parts = [
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks
+    ]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+
+class TestRefused:
+    def test_too_many_pixels_by_the_header(self, tmp_path: Path) -> None:
+        path = tmp_path / "bomb.png"
+        path.write_bytes(large_png(17_000, 10_000))
+        assert path.stat().st_size < 30_000
+        tracemalloc.start()
+        with pytest.raises(ValueError, match="it has 17000 x 10000 pixels, and at most 80 million are decoded"):
+            decode(path, 32)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 10_000_000
+
+    def test_more_pixels_than_pillow_opens(self, tmp_path: Path) -> None:
+        path = tmp_path / "bomb.png"
+        path.write_bytes(large_png(20_000, 10_000))
+        with pytest.raises(DECODE_ERRORS, match="exceeds limit"):
+            decode(path, 32)
+
+    def test_a_large_jpeg_is_decoded_at_a_fraction_of_its_size(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("semco.data.decode.MOST_PIXELS", 80_000)
+        image = Image.new("RGB", (1000, 800), "red")
+        assert decode(saved(tmp_path, image, "photo.jpg"), 32).shape == (32, 32, 3)
+        with pytest.raises(ValueError, match="it has 1000 x 800 pixels"):
+            decode(saved(tmp_path, image, "photo.png"), 32)
+
+    def test_a_damaged_avif_named_png(self, tmp_path: Path) -> None:
+        image = Image.fromarray(RNG.integers(0, 256, (64, 64, 3), dtype=np.uint8))
+        content = saved(tmp_path, image, "image.avif").read_bytes()
+        assert decode(saved(tmp_path, image, "image.avif"), 8).shape == (8, 8, 3)
+        path = tmp_path / "image.png"
+        failed = 0
+        for position in range(0, len(content), 7):
+            path.write_bytes(content[:position] + bytes([content[position] ^ 0x55]) + content[position + 1 :])
+            try:
+                decode(path, 8)
+            except DECODE_ERRORS:
+                failed += 1
+        assert failed
+
+    @pytest.mark.parametrize("content", [b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n", b"hello", b""])
+    def test_other_formats_are_not_opened(self, tmp_path: Path, content: bytes) -> None:
+        path = tmp_path / "image.png"
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match="it is not an image in a known format"):
+            decode(path, 8)
+
+    def test_a_named_pipe_is_not_opened(self, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / "pipe.png")
+        with pytest.raises(ValueError, match="is a named pipe, not a regular file"):
+            decode(tmp_path / "pipe.png", 8)
+        assert default_image_size([tmp_path / "pipe.png"]) == 96
+
+    def test_warnings_stay_as_they_were(self, tmp_path: Path) -> None:
+        before = list(warnings.filters)
+        decode(saved(tmp_path, quarters()), 8)
+        assert warnings.filters == before

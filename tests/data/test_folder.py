@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,6 +13,7 @@ from PIL import Image
 
 from semco.config import DataConfig
 from semco.data import folder as folder_module
+from semco.data.class_names import class_names
 from semco.data.folder import list_folder, read_folder
 from semco.errors import UserError
 
@@ -129,7 +131,10 @@ class TestUnreadable:
         (photos / "cat/b.png").write_bytes(b"no image")
         (photos / "test/cat/t.png").write_bytes(b"")
         data = read_folder(photos, DataConfig())
-        assert names(data.skipped, photos) == ["cat/b.png", "test/cat/t.png"]
+        assert names(data.skipped, photos) == [
+            "cat/b.png (it is not an image in a known format)",
+            "test/cat/t.png (it is not an image in a known format)",
+        ]
         assert data.train_labels.tolist() == [0, 0, 1, 1, -1]
         assert data.train_images[:, 0, 4, 4].tolist() == [10, 20, 30, 40, 100]
         assert len(data.train_paths or ()) == 5
@@ -160,6 +165,56 @@ class TestUnreadable:
         data = read_folder(photos, DataConfig())
         assert data.test_images is None
         assert len(data.skipped) == 2
+
+
+class TestNames:
+    """Every name that the file system can hold is read and looked up."""
+
+    def test_a_file_name_that_is_not_utf_8(self, photos: Path) -> None:
+        name = os.fsdecode(b"caf\xe9.png")
+        save_image(photos / "cat" / name, 70)
+        data = read_folder(photos, DataConfig())
+        assert names(data.train_paths, photos)[2] == f"cat/{name}"
+        assert data.train_images[2, 0, 4, 4] == 70
+        (photos / "dog" / name).write_bytes(b"no image")
+        assert names(read_folder(photos, DataConfig()).skipped, photos) == [
+            f"dog/{name} (it is not an image in a known format)"
+        ]
+
+    def test_a_class_folder_whose_name_is_not_utf_8(self, photos: Path) -> None:
+        name = os.fsdecode(b"caf\xe9")
+        save_image(photos / name / "a.png")
+        save_image(photos / "test" / name / "a.png")
+        data = read_folder(photos, DataConfig())
+        assert data.class_names == ("caf\udce9", "cat", "dog")
+        assert class_names(str(photos)) == data.class_names
+        assert read_folder(photos, DataConfig(classes=(name, "cat"))).class_names == (name, "cat")
+
+    @pytest.mark.parametrize("name", ["a\nb", "\x1b[31mred", "a,b", "日本", "e\u0301", "x" * 250, "'\"", "\u202eabc"])
+    def test_odd_names(self, photos: Path, name: str) -> None:
+        save_image(photos / name / f"{name[:200]}.png")
+        data = read_folder(photos, DataConfig())
+        assert name in data.class_names
+        assert str(photos / name / f"{name[:200]}.png") in (data.train_paths or ())
+
+
+class TestNoHang:
+    def test_named_pipes_sockets_and_devices_are_skipped(self, photos: Path) -> None:
+        os.mkfifo(photos / "cat/pipe.png")
+        (photos / "dog/zero.png").symlink_to("/dev/zero")
+        os.mkfifo(photos / "cat/pipe.txt")
+        os.mkfifo(photos / "pipe.png")
+        data = read_folder(photos, DataConfig())
+        assert names(data.skipped, photos) == [
+            "cat/pipe.png (is a named pipe, not a regular file; give the path of a regular file)",
+            "dog/zero.png (is a device, not a regular file; give the path of a regular file)",
+        ]
+        assert len(data.train_labels) == 6
+
+    def test_a_dangling_link_is_skipped(self, photos: Path) -> None:
+        (photos / "cat/link.png").symlink_to("nothing")
+        (skipped,) = read_folder(photos, DataConfig()).skipped
+        assert "link.png (is missing" in skipped
 
 
 class TestRefused:

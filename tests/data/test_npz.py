@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import os
 import re
+import struct
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +116,7 @@ def test_not_an_archive(tmp_path: Path) -> None:
 def test_incomplete(tmp_path: Path) -> None:
     path = write(tmp_path, arrays())
     path.write_bytes(path.read_bytes()[:300])
-    with pytest.raises(UserError, match="or is incomplete"):
+    with pytest.raises(UserError, match="is incomplete or damaged"):
         read_npz(path)
 
 
@@ -121,7 +125,7 @@ def test_damaged_inside(tmp_path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[400] ^= 255  # in the pixels of x_train
     path.write_bytes(bytes(content))
-    with pytest.raises(UserError, match=r"cannot be read as an \.npz file of plain arrays: Bad CRC"):
+    with pytest.raises(UserError, match=r"is incomplete or damaged \(Bad CRC"):
         read_npz(path)
 
 
@@ -135,4 +139,111 @@ def test_a_single_array(tmp_path: Path) -> None:
 
 def test_no_file(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is no file"):
+        read_npz(tmp_path / "data.npz")
+
+
+def npy(descr: str = "'|u1'", shape: str = "(6, 8, 10)", body: bytes = b"") -> bytes:
+    """Return a .npy file with any header."""
+    header = f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}".encode()
+    header += b" " * (-(len(header) + 11) % 64) + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + body
+
+
+def write_members(folder: Path, compression: int = zipfile.ZIP_STORED, **members: bytes) -> Path:
+    """Write a good file in which some members have any content."""
+    path = folder / "data.npz"
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        for key, value in arrays(x_test=None, y_test=None).items():
+            stream = io.BytesIO()
+            np.save(stream, value)
+            archive.writestr(f"{key}.npy", members.get(key, stream.getvalue()))
+    return path
+
+
+MEMBERS = {
+    "too large": (npy(shape="(1000000, 1000000)"), "its header describes 1,000,000,000,128 bytes, but it has 128"),
+    "enormous": (npy(shape=f"({10**30},)"), "its header describes 1,000,000,"),
+    "true": (npy(shape="(True,)", body=b"a"), "its shape (True,) is not made of whole numbers"),
+    "negative": (npy(shape="(-1,)"), "its shape (-1,) is not made of whole numbers"),
+    "float": (npy(shape="(1.5,)"), "it is not a .npy array"),
+    "no npy": (b"hello, this is text", "x_train.npy cannot be read as a plain array: it is not a .npy array"),
+    "empty": (b"", "it is not a .npy array"),
+    "longer": (npy(body=b"a" * 481), "its header describes 608 bytes, but it has 609"),
+    "records": (npy("[('a', '<i4')]"), "is not plain"),
+    "objects": (npy("'|O'"), "it contains Python objects"),
+    "no type": (npy("'|q9'"), "it is not a .npy array"),
+    "empty text": (npy("'<U0'", shape="(1000000000000,)"), "its type <U0 is not plain"),
+    "deep": (npy(shape="(" * 5000), "it is not a .npy array"),
+    "version": (b"\x93NUMPY\x09\x00" + npy()[8:], "version (9, 0) of the .npy format is not read"),
+}
+
+
+@pytest.mark.parametrize(("content", "message"), MEMBERS.values(), ids=MEMBERS)
+def test_a_member_that_is_no_plain_array(tmp_path: Path, content: bytes, message: str) -> None:
+    with pytest.raises(UserError, match=re.escape(message)) as raised:
+        read_npz(write_members(tmp_path, x_train=content))
+    assert "data.npz: x_train.npy" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        npy("'<U1'", "(2,)", struct.pack("<II", 0x110000, 0x41)),
+        npy("'<U1'", "(2,)", struct.pack("<II", 0xFFFFFFFF, 0x41)),
+        npy("'|S1'", "(2,)", b"\xe9A"),
+    ],
+)
+def test_names_that_are_not_text(tmp_path: Path, names: bytes) -> None:
+    with pytest.raises(UserError, match=r"data\.npz: class_names contains a name that is not valid text"):
+        read_npz(write_members(tmp_path, class_names=names))
+
+
+@pytest.mark.parametrize("kind", ["timedelta64[s]", "datetime64[s]"])
+def test_labels_that_are_times(tmp_path: Path, kind: str) -> None:
+    path = write(tmp_path, arrays(y_train=np.zeros(6, dtype=kind)))
+    with pytest.raises(UserError, match=rf"y_train has type {re.escape(kind)}, but labels are whole numbers"):
+        read_npz(path)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_other_compression(tmp_path: Path, method: int) -> None:
+    with pytest.raises(UserError, match=rf"x_train\.npy is compressed by method {method}, not by deflate"):
+        read_npz(write_members(tmp_path, method))
+
+
+def patched(path: Path, offset: int, value: bytes) -> Path:
+    """Change bytes of the first member, at an offset in its entry of the central directory."""
+    content = bytearray(path.read_bytes())
+    start = content.index(b"PK\x01\x02") + offset
+    content[start : start + len(value)] = value
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("offset", "value", "message"),
+    [
+        (8, b"\x01", r"x_train\.npy is encrypted"),
+        (10, b"\x63", r"x_train\.npy is compressed by method 99"),
+        (24, b"\xff\xff\xff\x7f", r"x_train\.npy cannot have the 2,147,483,647 bytes that it announces"),
+        (6, b"\xff", "zip file version 25.5"),
+        (42, b"\x07", "Bad magic number"),
+    ],
+)
+def test_members_that_cannot_be_opened(tmp_path: Path, offset: int, value: bytes, message: str) -> None:
+    path = patched(write_members(tmp_path), offset, value)
+    with pytest.raises(UserError, match=rf"data\.npz is not an \.npz archive, is incomplete or damaged \({message}"):
+        read_npz(path)
+
+
+def test_compressed_arrays_and_arrays_in_fortran_order_are_read(tmp_path: Path) -> None:
+    content = arrays()
+    np.savez_compressed(tmp_path / "data.npz", **{**content, "x_train": np.asfortranarray(content["x_train"])})
+    expected = content["x_train"].transpose(0, 3, 1, 2)
+    assert np.array_equal(read_npz(tmp_path / "data.npz").train_images.numpy(), expected)
+
+
+def test_a_named_pipe_is_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "data.npz")
+    with pytest.raises(UserError, match=r"data\.npz is a named pipe, not a regular file"):
         read_npz(tmp_path / "data.npz")

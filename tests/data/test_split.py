@@ -261,7 +261,22 @@ class TestSavedForm:
         with pytest.raises(UserError, match=r"\(199 images\) are not those .* \(200 images\)"):
             Split.from_json(self.split.to_json(), BALANCED[:-1])
 
-    @pytest.mark.parametrize("text", ["", "[]", "{}", '{"labelled": "x", "validation": []}'])
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "",
+            "[]",
+            "{}",
+            "1",
+            '"x"',
+            "[" * 100_000,
+            '{"labelled": "x", "validation": []}',
+            '{"labelled": [0.5], "validation": []}',
+            '{"labelled": [true], "validation": []}',
+            '{"labelled": [1180591620717411303424], "validation": []}',
+        ],
+        ids=lambda text: text[:40],
+    )
     def test_a_damaged_file_gives_one_sentence(self, text: str) -> None:
         with pytest.raises(UserError, match="the saved split is damaged"):
             Split.from_json(text, BALANCED)

@@ -138,3 +138,4 @@ def test_readable_name() -> None:
     assert readable_name("n02085620-Chihuahua") == "Chihuahua"
     assert readable_name("aquarium_fish") == "aquarium fish"
     assert readable_name("7") == "7"
+    assert readable_name("caf\udce9") == "café"

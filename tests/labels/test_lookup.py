@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -159,6 +160,19 @@ def test_any_text_has_known_terms_or_none(store: VectorStore, name: str) -> None
         assert all(term in store for term in match.terms)
         assert match.route in ROUTES
         assert Lookup(store).find_all([name])[0] == [match]
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.binary(min_size=1, max_size=40))
+def test_every_file_name_can_be_looked_up(store: VectorStore, name: bytes) -> None:
+    match = Lookup(store).find(os.fsdecode(name))
+    assert match is None or all(term in store for term in match.terms)
+
+
+def test_a_file_name_in_latin_1_is_looked_up_as_text(tmp_path: Path) -> None:
+    lookup = Lookup(write_store(tmp_path / "s", "café dog"))
+    (match, _), _ = lookup.find_all([os.fsdecode(b"caf\xe9"), "dog"])
+    assert (match.name, match.terms, match.route) == ("caf\udce9", ("café",), "exact")
 
 
 def test_corrections_prefer_the_frequent_term(tmp_path: Path) -> None:

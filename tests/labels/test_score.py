@@ -93,7 +93,7 @@ def test_looks_are_read_and_checked(tmp_path: Path) -> None:
     np.save(tmp_path / "looks.npy", matrix @ matrix.T)
     assert score(source, looks=tmp_path / "looks.npy").looks == pytest.approx(1.0)
     np.save(tmp_path / "small.npy", np.eye(3))
-    with pytest.raises(UserError, match=r"is \(3, 3\)"):
+    with pytest.raises(UserError, match=r"is float64 \(3, 3\)"):
         score(source, looks=tmp_path / "small.npy")
     (tmp_path / "text.npy").write_text("hello")
     with pytest.raises(UserError, match="cannot be read"):

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -106,16 +108,100 @@ def test_a_missing_file_is_named(folder: Path) -> None:
 def test_other_folders_are_refused(tmp_path: Path, folder: Path) -> None:
     with pytest.raises(UserError, match="is not a vector store"):
         VectorStore.open(tmp_path)
-    header = json.loads((folder / "header.json").read_text())
+    header = without_checksums(folder)
     for text, message in (
-        (json.dumps({**header, "version": 99}), "version 99, not 1"),
-        (json.dumps({**header, "size": 5}), "do not have the sizes"),
+        (json.dumps({**header, "version": 99}), "version 99, not 2"),
+        (json.dumps({**header, "size": 5}), r"vectors\.npy contains float16 of shape \(6, 5\), and not \(5, 5\)"),
         (json.dumps({**header, "size": "6"}), "lacks the sizes"),
-        (json.dumps([1]), "version None"),
+        (json.dumps({**header, "files": 3}), "has 188 bytes instead of None"),
+        (json.dumps([1]), "contains a list, not a JSON object"),
+        ("[" * 100_000, "nested too deep"),
         ("{", "not valid JSON"),
     ):
         (folder / "header.json").write_text(text)
         with pytest.raises(UserError, match=message):
+            VectorStore.open(folder)
+
+
+@pytest.mark.parametrize("eps", ["0.2", True, None, [1], -0.1, 1e300, float("nan"), float("inf"), {}])
+def test_a_default_eps_that_is_no_distance(folder: Path, eps: object) -> None:
+    header = without_checksums(folder) | {"default_eps": eps}
+    (folder / "header.json").write_text(json.dumps(header))
+    with pytest.raises(UserError, match=r"damaged \(the default_eps .* is not a number from 0 to 2"):
+        VectorStore.open(folder)
+
+
+def without_checksums(folder: Path) -> dict:
+    """Write and return the header as version 1 had it."""
+    header = json.loads((folder / "header.json").read_text())
+    header = {key: value for key, value in header.items() if key != "crc32"} | {"version": 1}
+    (folder / "header.json").write_text(json.dumps(header))
+    return header
+
+
+def test_stores_of_version_1_are_read(folder: Path) -> None:
+    expected = VectorStore.open(folder).vectors(TERMS)
+    without_checksums(folder)
+    np.testing.assert_array_equal(VectorStore.open(folder).vectors(TERMS), expected)
+
+
+def use(folder: Path) -> None:
+    """Read everything of a store."""
+    store = VectorStore.open(folder)
+    for term in store.terms():
+        assert store.index(term) is not None
+    store.vectors(store.terms())
+    store.nearest(np.ones(store.dim), 3)
+
+
+@pytest.mark.parametrize("name", ["header.json", "vectors.npy", "offsets.npy", "ranks.npy", "terms.bin"])
+def test_every_changed_byte_is_noticed(folder: Path, name: str) -> None:
+    content = (folder / name).read_bytes()
+    values = json.loads(content) if name == "header.json" else None
+    for position in range(len(content)):
+        changed = content[:position] + bytes([content[position] ^ 0x04]) + content[position + 1 :]
+        (folder / name).write_bytes(changed)
+        with contextlib.suppress(ValueError):
+            if json.loads(changed) == values:
+                continue  # a space of the header
+        with pytest.raises(UserError, match=r"header|damaged|JSON|version"):
+            use(folder)
+
+
+@pytest.mark.parametrize("name", ["vectors.npy", "offsets.npy", "ranks.npy", "terms.bin"])
+def test_changed_bytes_of_a_store_without_checksums_are_a_sentence_or_unnoticed(folder: Path, name: str) -> None:
+    without_checksums(folder)
+    content = (folder / name).read_bytes()
+    for position in range(len(content)):
+        (folder / name).write_bytes(content[:position] + bytes([content[position] ^ 0x84]) + content[position + 1 :])
+        with contextlib.suppress(UserError, AssertionError):
+            use(folder)
+
+
+def test_only_the_pages_that_are_read_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("semco.labels.store_files.PAGE", 10)
+    names = [f"t{i:02d}" for i in range(35)]
+    VectorStore.write(tmp_path / "s", names, np.random.default_rng(0).normal(size=(35, 4)), range(35), {})
+    with (tmp_path / "s" / "vectors.npy").open("r+b") as stream:
+        stream.seek(-1, 2)
+        stream.write(b"x")
+    store = VectorStore.open(tmp_path / "s")
+    store.vectors(names[:30])
+    with pytest.raises(UserError, match=r"damaged \(vectors\.npy, rows 30 to 39, does not have its checksum\)"):
+        store.vector("t31")
+
+
+def test_a_store_cannot_be_written_below_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(UserError, match=r"cannot write .*file/store"):
+        VectorStore.write(tmp_path / "file" / "store", ["a"], np.ones((1, 2)), [0], {})
+
+
+def test_named_pipes_are_not_opened(folder: Path) -> None:
+    for name in ("terms.bin", "header.json"):
+        (folder / name).unlink()
+        os.mkfifo(folder / name)
+        with pytest.raises(UserError, match=r"terms\.bin has None bytes|header\.json is a named pipe"):
             VectorStore.open(folder)
 
 

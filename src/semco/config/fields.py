@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from semco.config.safe_yaml import load_yaml
 from semco.errors import UserError
 
 
@@ -33,7 +34,7 @@ def changed_fields(
 def read_yaml(text: str, where: str = "the configuration") -> dict[str, Any]:
     """Return a YAML mapping of sections as plain values."""
     try:
-        values = yaml.safe_load(text)
+        values = load_yaml(text)
     except yaml.YAMLError as error:
         raise UserError(f"{where} is not valid YAML: {' '.join(str(error).split())}.") from None
     if values is None:

@@ -11,8 +11,10 @@ import yaml
 
 from semco.config.fields import changed_fields, flat_fields, read_yaml
 from semco.config.recipes import Values, expand_recipes
+from semco.config.safe_yaml import DEEPEST, LONGEST_TEXT, load_yaml
 from semco.config.schema import DATASETS, DEFAULT_METHOD, Config, method_name
 from semco.errors import UserError
+from semco.files import read_text
 
 # Of each pair only one can be given; a layer that gives one of them takes the other back.
 ALTERNATIVES = (("training", ("steps", "epochs")), ("data", ("num_labels", "labels_per_class")))
@@ -134,24 +136,28 @@ def parse_setting(text: str) -> Values:
         raise UserError(f"a setting is dotted.key=value, for example training.steps=500, not {text!r}.")
     if not value.strip():
         raise UserError(f"setting {text!r} has no value; write {key}=null for no value.")
+    parts = key.strip().split(".")
+    if len(parts) > DEEPEST:
+        raise UserError(f"setting {_shorten(text)!r} has {len(parts)} parts before its =; give the name of one field.")
     try:
-        nested: Any = yaml.safe_load(value)
-    except yaml.YAMLError:
+        nested: Any = load_yaml(value)
+    except yaml.YAMLError as error:
+        reason = getattr(error, "problem", None) or " ".join(str(error).split())
         raise UserError(
-            f"setting {text!r}: the value is not valid YAML; put it in quotes, or close its brackets."
+            f"setting {_shorten(text)!r}: the value is not valid YAML ({reason}); put it in quotes, "
+            "or close its brackets."
         ) from None
-    for part in reversed(key.strip().split(".")):
+    for part in reversed(parts):
         nested = {part: nested}
     return dict(nested)
 
 
+def _shorten(text: str) -> str:
+    return text if len(text) <= 80 else f"{text[:80]}…"
+
+
 def _read_file(file: Path) -> Values:
-    try:
-        return read_yaml(file.read_text(encoding="utf-8"), str(file))
-    except OSError as error:
-        raise UserError(f"cannot read the configuration {file}: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise UserError(f"the configuration {file} is not a text file in UTF-8.") from None
+    return read_yaml(read_text(file, most_bytes=4 * LONGEST_TEXT), str(file))
 
 
 def _with_absolute_paths(values: Values) -> Values:

@@ -78,7 +78,7 @@ def _to_images(name: str, key: str, array: Array) -> Tensor:
 
 def _to_labels(name: str, key: str, array: Array, images: int, names: tuple[str, ...], lowest: int) -> Tensor:
     """Return the labels as an int64 tensor (N,), after checking that each is from ``lowest`` to K - 1."""
-    if not np.issubdtype(array.dtype, np.integer):
+    if array.dtype.kind not in "iu":
         raise UserError(f"{name}: {key} has type {array.dtype}, but labels are whole numbers: use int64.")
     if array.shape != (images,):
         raise UserError(f"{name}: {key} has shape {array.shape}, but {images} images need ({images},).")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from semco.errors import UserError, nearest
+from semco.files import read_text
 
 # fmt: off
 FASHION = (
@@ -42,7 +43,7 @@ def class_names(source: str) -> tuple[str, ...]:
         from semco.data.folder import class_folders
 
         return tuple(class_folders(path))
-    if path.is_file():
+    if path.exists():
         return _read_names(path)
     hint = nearest(source, CLASS_NAMES) or "."
     known = ", ".join(CLASS_NAMES)
@@ -50,10 +51,7 @@ def class_names(source: str) -> tuple[str, ...]:
 
 
 def _read_names(path: Path) -> tuple[str, ...]:
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except UnicodeDecodeError:
-        raise UserError(f"{path} is not a UTF-8 text file; use a file with one class name per line.") from None
+    lines = read_text(path, encoding="utf-8-sig").splitlines()
     names = tuple(line.strip() for line in lines if line.strip())
     if not names:
         raise UserError(f"{path} is empty; write one class name per line.")

@@ -36,7 +36,7 @@ class Dataset:
     test_labels: Tensor | None = None  # (T,) int64, 0..K-1
     train_paths: tuple[str, ...] | None = None  # one per image, if the source is a folder
     test_paths: tuple[str, ...] | None = None
-    skipped: tuple[str, ...] = ()  # images that could not be read
+    skipped: tuple[str, ...] = ()  # images that could not be read, with the reason
     ignored: Mapping[str, int] = field(default_factory=dict)  # other files in the folder: their number per suffix
 
     @property

@@ -1,4 +1,4 @@
-"""Decoding of image files to square RGB images of one size.
+"""Decoding of image files to square RGB images of one size; only regular files are opened.
 
 Shapes: S height and width of the decoded image.
 """
@@ -6,17 +6,27 @@ Shapes: S height and width of the decoded image.
 from __future__ import annotations
 
 import struct
+import threading
+import warnings
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from semco.files import open_regular
 
 IMAGE_SUFFIXES = frozenset({".bmp", ".gif", ".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp"})
 # Larger photos are reduced to this size, unless data.image_size sets another one.
 LARGEST_DEFAULT = 96
+
+# Pixels that are decoded at most, because a file of a few kilobytes can describe any number of them.
+MOST_PIXELS = 80_000_000
+# Formats that are read, whatever the name of the file. Other decoders of Pillow are rarely used, or run other programs.
+FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "GIF", "BMP", "DIB", "TIFF", "JPEG2000", "PPM")
 
 # Errors that Pillow raises for a file that is damaged, incomplete or not an image.
 DECODE_ERRORS = (
@@ -24,25 +34,57 @@ DECODE_ERRORS = (
     SyntaxError,
     ValueError,
     EOFError,
-    IndexError,
+    LookupError,
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    TypeError,
+    RuntimeError,
+    MemoryError,
     struct.error,
     zlib.error,
     Image.DecompressionBombError,
+    Warning,  # if Python was started with warnings as errors
 )
+# Held while warnings are ignored, because Python's list of ignored warnings belongs to all threads.
+_IGNORING_WARNINGS = threading.Lock()
 
 
 def decode(path: Path, size: int) -> NDArray[np.uint8]:
     """Return the upright image in RGB, (S, S, 3): the shorter side is resized to ``size`` pixels, the centre kept."""
-    with Image.open(path) as file:
+    with _open_image(path) as file:
         # JPEG files can be decoded at 1/2, 1/4 or 1/8 of their size, which is fast; twice the final size is enough
         # for smooth resizing.
         file.draft("RGB", (2 * size, 2 * size))
+        if file.width * file.height > MOST_PIXELS:
+            raise ValueError(
+                f"it has {file.width} x {file.height} pixels, and at most {MOST_PIXELS // 10**6} million are decoded"
+            )
         upright = ImageOps.exif_transpose(file)
     image = to_rgb(upright)
     side = min(image.size)
     left, top = (image.width - side) / 2, (image.height - side) / 2
     box = (left, top, left + side, top + side)
     return np.asarray(image.resize((size, size), Image.Resampling.BICUBIC, box=box))
+
+
+@contextmanager
+def _open_image(path: Path) -> Iterator[Image.Image]:
+    """Open an image file and read its header; the content decides on the format."""
+    with open_regular(path) as stream:
+        try:
+            with _IGNORING_WARNINGS, warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # about many pixels: `decode` has its own limit
+                image = Image.open(stream, formats=FORMATS)
+        except UnidentifiedImageError:
+            raise ValueError("it is not an image in a known format") from None
+        with image:
+            yield image
+
+
+def reason_of(error: BaseException, path: Path) -> str:
+    """Return why an image cannot be read, without its path."""
+    return (str(error) or type(error).__name__).removeprefix(f"{path} ").removesuffix(".")
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
@@ -67,7 +109,7 @@ def default_image_size(paths: Sequence[Path], sample: int = 256) -> int:
 
 def _shorter_side(path: Path) -> int | None:
     try:
-        with Image.open(path) as image:
+        with _open_image(path) as image:
             return min(image.size)
     except DECODE_ERRORS:
         return None  # decoding reports it later

@@ -28,8 +28,9 @@ from torch import Tensor
 
 from semco.config import DataConfig
 from semco.data.datasets import UNLABELLED, Dataset, ProgressCallback, choose_classes, find_class
-from semco.data.decode import DECODE_ERRORS, IMAGE_SUFFIXES, decode, default_image_size
+from semco.data.decode import DECODE_ERRORS, IMAGE_SUFFIXES, decode, default_image_size, reason_of
 from semco.errors import UserError
+from semco.files import cannot_read
 
 UNLABELLED_FOLDERS = ("unlabeled", "unlabelled")
 TEST_FOLDERS = ("test",)
@@ -64,7 +65,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class Decoded:
-    """The images of a part that could be read, and the paths of the others."""
+    """The images of a part that could be read, and the paths of the others with the reasons."""
 
     images: Tensor | None  # (N, 3, S, S) uint8
     labels: Tensor | None  # (N,) int64
@@ -180,11 +181,19 @@ def _add_test(part: Part, folder: Path, names: Sequence[str], chosen: Sequence[s
 
 
 def _subfolders(folder: Path) -> list[Path]:
-    return sorted(f for f in folder.iterdir() if f.is_dir() and not f.name.startswith(HIDDEN))
+    return sorted(f for f in _entries(folder) if f.is_dir())
 
 
 def _count_files(folder: Path) -> Counter[str]:
-    return _count_suffixes(f for f in folder.iterdir() if f.is_file() and not f.name.startswith(HIDDEN))
+    return _count_suffixes(f for f in _entries(folder) if f.is_file())
+
+
+def _entries(folder: Path) -> list[Path]:
+    """Return the files and folders in a folder that are not hidden."""
+    try:
+        return [f for f in folder.iterdir() if not f.name.startswith(HIDDEN)]
+    except OSError as error:
+        raise cannot_read(folder, error) from None
 
 
 def _count_suffixes(files: Iterable[Path]) -> Counter[str]:
@@ -197,11 +206,15 @@ def find_images(folder: Path) -> tuple[list[Path], Counter[str]]:
     Hidden files and folders are ignored.
     """
     files: list[Path] = []
-    for parent, folders, names in os.walk(folder):
+    for parent, folders, names in os.walk(folder, onerror=_raise_unreadable):
         folders[:] = [f for f in folders if not f.startswith(HIDDEN)]
         files += [Path(parent, name) for name in names if not name.startswith(HIDDEN)]
     images = sorted(f for f in files if f.suffix.lower() in IMAGE_SUFFIXES)
     return images, _count_suffixes(f for f in files if f.suffix.lower() not in IMAGE_SUFFIXES)
+
+
+def _raise_unreadable(error: OSError) -> None:
+    raise cannot_read(Path(error.filename), error) from None
 
 
 def _decode_part(part: Part, size: int, strict: bool, on_progress: ProgressCallback | None, work: str) -> Decoded:
@@ -218,7 +231,7 @@ def _decode_part(part: Part, size: int, strict: bool, on_progress: ProgressCallb
             if on_progress is not None:
                 on_progress(work, len(errors), len(part.paths))
     kept = [i for i, error in enumerate(errors) if error is None]
-    skipped = tuple(str(part.paths[i]) for i, error in enumerate(errors) if error is not None)
+    skipped = tuple(f"{path} ({why})" for path, why in zip(part.paths, errors, strict=True) if why is not None)
     if not kept:
         return Decoded(None, None, None, skipped)
     _move_to_front(rows, kept)
@@ -232,7 +245,7 @@ def _decode_into(path: Path, row: NDArray[np.uint8]) -> str | None:
     try:
         row[...] = decode(path, row.shape[-1]).transpose(2, 0, 1)
     except DECODE_ERRORS as error:
-        return str(error)
+        return reason_of(error, path)
     return None
 
 

@@ -61,10 +61,10 @@ class Split:
         """Read a saved split; raise an error if the training labels (N,) are not those it was made for."""
         try:
             values = json.loads(text)
-            labelled, validation = (np.asarray(values[k], dtype=np.int64) for k in ("labelled", "validation"))
+            labelled, validation = (_indices(values[k]) for k in ("labelled", "validation"))
             checksum = str(values["labels_sha256"])
             pool: PoolRule = values.get("pool", "all")  # older files have no such key
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise UserError(f"the saved split is damaged ({error}); start a new run.") from None
         if pool not in get_args(PoolRule):
             raise UserError(f"the saved split is damaged (unknown pool {pool!r}); start a new run.")
@@ -79,6 +79,13 @@ class Split:
         if len(np.unique(np.concatenate([labelled, validation]))) < len(labelled) + len(validation):
             raise UserError("the saved split is damaged (an image is in it twice); start a new run.")
         return cls(labelled, _pool(pool, len(labels), labelled, validation), validation, checksum, pool)
+
+
+def _indices(values: object) -> NDArray[np.int64]:
+    """Return a list of whole numbers as an array; anything else raises a `TypeError`."""
+    if not isinstance(values, list) or not all(type(value) is int for value in values):
+        raise TypeError("images are not listed by whole numbers")
+    return np.asarray(values, dtype=np.int64)
 
 
 def hidden_truth(labels: Tensor, split: Split) -> Tensor:

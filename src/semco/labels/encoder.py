@@ -24,6 +24,7 @@ from semco.labels.embeddings import LabelEmbeddings
 from semco.labels.lookup import check_names
 from semco.labels.sources import duplicate_notes, unit_vectors
 from semco.labels.store import unit_rows
+from semco.labels.terms import SURROGATES
 from semco.labels.tune import eps_for_share
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class EncoderSource:
 
 def readable_name(name: str) -> str:
     """Return a class name as plain text: ``001.Laysan_Albatross`` -> ``Laysan Albatross``."""
-    words = re.sub(r"^(n\d{8}|\d+)[\s._-]+(?=\D)", "", name).replace("_", " ")
+    words = re.sub(r"^(n\d{8}|\d+)[\s._-]+(?=\D)", "", name.translate(SURROGATES)).replace("_", " ")
     return " ".join(words.split()) or name
 
 

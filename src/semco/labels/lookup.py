@@ -22,7 +22,7 @@ from semco.labels.routes import (
 )
 from semco.labels.spelling import alternatives, shorten, spell, spellings
 from semco.labels.store import VectorStore
-from semco.labels.terms import as_text, normalise
+from semco.labels.terms import normalise
 
 EXPLAINED = 5  # unknown names for which an error lists similar spellings
 
@@ -59,15 +59,14 @@ class Lookup:
 
     def find(self, name: str) -> Match | None:
         """Return the match of one name, or None if no route finds a term."""
-        text = as_text(name)
-        key = spell(text)
+        key = spell(name)
         alias = name if name in self.aliases else self._alias_keys.get(key)
         if alias is not None:
             return Match(name, self._alias_terms(alias), "alias", name)
-        terms = self.vocabulary.first([key]) or self.vocabulary.first(spellings(text))
+        terms = self.vocabulary.first([key]) or self.vocabulary.first(spellings(name))
         if terms:
             return Match(name, terms, "exact", name)
-        parts = alternatives(text)
+        parts = alternatives(name)
         for keeps_meaning in (True, False):
             for part in parts:
                 match = self._try_steps(name, part, keeps_meaning)

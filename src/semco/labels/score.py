@@ -18,7 +18,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from semco.data.npy import read_npy
 from semco.errors import UserError
+from semco.files import open_regular
 from semco.labels.embeddings import LabelSource
 from semco.labels.groups import group_classes
 
@@ -129,13 +131,14 @@ def average_precision(cosines: NDArray[np.float32], looks: NDArray[np.float64], 
 
 def read_looks(path: Path) -> NDArray[np.float64]:
     """Read the visual similarity (100, 100) of CIFAR-100's classes, in the alphabetical order of their names."""
-    try:
-        looks: NDArray[np.float64] = np.load(path, allow_pickle=False).astype(np.float64)
-    except (OSError, ValueError, EOFError, AttributeError) as error:
-        raise UserError(f"{path} cannot be read as .npy ({error}); make it with scripts/train_looks.py.") from None
-    if looks.shape != (len(NAMES), len(NAMES)) or not np.isfinite(looks).all():
+    with open_regular(path) as stream:
+        try:
+            looks = read_npy(stream, path.stat().st_size)
+        except ValueError as error:
+            raise UserError(f"{path} cannot be read as .npy ({error}); make it with scripts/train_looks.py.") from None
+    if looks.dtype.kind not in "fiu" or looks.shape != (len(NAMES), len(NAMES)) or not np.isfinite(looks).all():
         raise UserError(
-            f"{path} is {looks.shape}, not a finite {len(NAMES)} x {len(NAMES)} matrix; make it with"
+            f"{path} is {looks.dtype} {looks.shape}, not a finite {len(NAMES)} x {len(NAMES)} matrix; make it with"
             " scripts/train_looks.py."
         )
-    return looks
+    return looks.astype(np.float64)

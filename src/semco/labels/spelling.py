@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from semco.labels.terms import ARTICLES, drop_articles, normalise
+from semco.labels.terms import ARTICLES, SURROGATES, drop_articles, normalise
 
 PREPOSITIONS = ("of", "in", "on", "at", "with", "without", "for", "from", "by", "to", "under", "over")
 STOP_WORDS = frozenset((*ARTICLES, *PREPOSITIONS, "and", "or", "not", "other"))
@@ -22,7 +22,7 @@ def spell(name: str) -> str:
 
     Articles inside the name are dropped, as in every term. A leading article stays: dropping it is a route of its own.
     """
-    text = unicodedata.normalize("NFKC", name).lower().translate(APOSTROPHES)
+    text = unicodedata.normalize("NFKC", name.translate(SURROGATES)).lower().translate(APOSTROPHES)
     words = [word for word in re.split(r"[^\w']+|_+", text) if word.strip("'")]
     return "_".join(words[:1] + drop_articles(words[1:])).strip("'")
 

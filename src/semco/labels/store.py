@@ -2,7 +2,8 @@
 
 A store is a folder: ``vectors.npy`` (n x d; float16, or int8 with a scale per row), ``terms.bin`` (the sorted terms in
 UTF-8 without separators), ``offsets.npy`` (n + 1 positions in it), ``ranks.npy`` (n frequency ranks) and
-``header.json``. Arrays are memory-mapped and terms are found by binary search, so only the data that is used is read.
+``header.json`` with checksums (`store_files`). Arrays are memory-mapped and terms are found by binary search, so only
+the data that is used is read.
 
 Shapes: n terms, d embedding size.
 """
@@ -11,7 +12,6 @@ from __future__ import annotations
 
 import heapq
 import json
-import mmap
 import shutil
 import tempfile
 from bisect import bisect_left
@@ -25,52 +25,36 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from semco.errors import UserError
+from semco.files import cannot_write
+from semco.labels import store_files
+from semco.labels.store_files import CheckedVectors, damaged, open_array
 
-VERSION = 1
 DEFAULT_EPS = 0.2  # the value of the paper, for a store without its own
-_ARRAYS = ("vectors.npy", "offsets.npy", "ranks.npy")
-_FILES = (*_ARRAYS, "terms.bin")
 _CHUNK = 65_536
 
 
 class VectorStore:
     """Sorted terms with their L2-normalised vectors and frequency ranks, memory-mapped and read-only."""
 
-    def __init__(
-        self,
-        folder: Path,
-        header: dict[str, Any],
-        vectors: NDArray[Any],
-        offsets: NDArray[np.uint32],
-        ranks: NDArray[np.int32],
-        blob: mmap.mmap,
-    ) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.header = header
-        self.size: int = vectors.shape[0]
-        self.dim: int = vectors.shape[1]
-        self.default_eps = float(header.get("default_eps", DEFAULT_EPS))
-        self._vectors = vectors
+        self.header = store_files.read_header(folder)
+        self.size: int = self.header["size"]
+        self.dim: int = self.header["dim"]
+        self.default_eps = float(self.header.get("default_eps", DEFAULT_EPS))
+        vectors = open_array(folder, "vectors.npy", (self.size, self.dim))
+        offsets = open_array(folder, "offsets.npy", (self.size + 1,))
+        store_files.check_small_files(folder, vectors, self.header)
+        self._vectors = CheckedVectors(folder, vectors, self.header)
+        self._ranks = open_array(folder, "ranks.npy", (self.size,))
+        self._blob = store_files.open_terms(folder, offsets)
         self._offsets = memoryview(offsets)  # type: ignore[arg-type]  # indexing it is ten times faster
-        self._ranks = ranks
-        self._blob = blob
         self._terms: list[str] | None = None
 
     @classmethod
     def open(cls, folder: Path) -> VectorStore:
         """Open a store; a folder without a store, another version or a damaged file is a `UserError`."""
-        folder = Path(folder)
-        header = _read_header(folder)
-        try:
-            vectors, offsets, ranks = (np.load(folder / name, mmap_mode="r") for name in _ARRAYS)
-        except (OSError, ValueError, EOFError) as error:
-            raise _damaged(folder, str(error)) from None
-        size = header["size"]
-        if vectors.shape != (size, header["dim"]) or offsets.shape != (size + 1,) or ranks.shape != (size,):
-            raise _damaged(folder, "the arrays do not have the sizes of the header")
-        with (folder / "terms.bin").open("rb") as file:
-            blob = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        return cls(folder, header, vectors, offsets, ranks, blob)
+        return cls(Path(folder))
 
     @classmethod
     def write(
@@ -90,14 +74,15 @@ class VectorStore:
         folder = Path(folder)
         assert len(set(terms)) == len(terms) == len(matrix) > 0, "unique terms, one per row"
         check_replaceable(folder)
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".part", dir=folder.parent))
+        place: dict[str, Any] = {"prefix": f".{folder.name}.", "suffix": ".part", "dir": folder.parent}
         try:
-            _write_files(temporary, terms, matrix, np.asarray(ranks), header, compact)
-            temporary.chmod(0o755)  # mkdtemp creates private folders
-            _replace_folder(temporary, folder)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(**place, ignore_cleanup_errors=True) as temporary:
+                _write_files(Path(temporary), terms, matrix, np.asarray(ranks), header, compact)
+                Path(temporary).chmod(0o755)  # temporary folders are private
+                _replace_folder(Path(temporary), folder)
+        except OSError as error:
+            raise cannot_write(folder, error) from None
 
     def __len__(self) -> int:
         return self.size
@@ -124,7 +109,7 @@ class VectorStore:
             if position is None:
                 raise UserError(f"{term!r} is not in the vector store {self.folder}; try `semco labels lookup`.")
             positions.append(position)
-        return unit_rows(self._vectors[np.asarray(positions, dtype=np.intp)].astype(np.float32))
+        return unit_rows(self._vectors.rows(np.asarray(positions, dtype=np.intp)))
 
     def rank(self, i: int) -> int:
         """Return the frequency rank of the i-th term, 0 for the most frequent."""
@@ -134,19 +119,19 @@ class VectorStore:
         """Return all terms in sorted order; they are decoded at the first call."""
         if self._terms is None:
             text, ends = self._blob[:], self._offsets.tolist()
-            self._terms = [text[a:b].decode() for a, b in pairwise(ends)]
+            self._terms = [self._decode(text[a:b]) for a, b in pairwise(ends)]
         return self._terms
 
     def term(self, i: int) -> str:
         """Return the i-th term in sorted order."""
-        return self._encoded(i).decode()
+        return self._decode(self._encoded(i))
 
     def nearest(self, vector: NDArray[np.floating[Any]], n: int = 10) -> list[tuple[str, float]]:
         """Return the ``n`` terms with the largest cosine to ``vector`` (d,), best first; ties by frequency."""
         wanted = unit_rows(np.asarray(vector, dtype=np.float32)[None])[0]
         best: list[tuple[float, int, int]] = []
         for start in range(0, self.size, _CHUNK):
-            rows = unit_rows(self._vectors[start : start + _CHUNK].astype(np.float32))
+            rows = unit_rows(self._vectors.rows(slice(start, start + _CHUNK)))
             cosines = rows @ wanted
             top = np.argpartition(-cosines, min(n, len(cosines)) - 1)[:n].tolist()
             found = [(float(cosines[i]), -self.rank(start + i), start + i) for i in top]
@@ -155,6 +140,12 @@ class VectorStore:
 
     def _encoded(self, i: int) -> bytes:
         return self._blob[self._offsets[i] : self._offsets[i + 1]]
+
+    def _decode(self, term: bytes) -> str:
+        try:
+            return term.decode()
+        except UnicodeDecodeError:
+            raise damaged(self.folder, f"terms.bin contains {term[:40]!r}, which is not UTF-8") from None
 
 
 @cache
@@ -168,31 +159,6 @@ def unit_rows(matrix: NDArray[np.float32]) -> NDArray[np.float32]:
     lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
     unit: NDArray[np.float32] = np.divide(matrix, lengths, out=np.zeros_like(matrix), where=lengths > 0)
     return unit
-
-
-def _read_header(folder: Path) -> dict[str, Any]:
-    path = folder / "header.json"
-    if not path.is_file():
-        raise UserError(f"{folder} is not a vector store (no header.json); run `semco labels build`.")
-    try:
-        header = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        raise _damaged(folder, "header.json is not valid JSON") from None
-    if not isinstance(header, dict) or header.get("version") != VERSION:
-        found = header.get("version") if isinstance(header, dict) else None
-        raise UserError(f"{folder} is a vector store of version {found}, not {VERSION}; build it again.")
-    sizes = all(type(header.get(key)) is int for key in ("size", "dim"))
-    if not sizes or not isinstance(header.get("files"), dict):
-        raise _damaged(folder, "the header lacks the sizes")
-    for name in _FILES:
-        found = (folder / name).stat().st_size if (folder / name).is_file() else None
-        if found is None or found != header["files"].get(name):
-            raise _damaged(folder, f"{name} has {found} bytes instead of {header['files'].get(name)}")
-    return header
-
-
-def _damaged(folder: Path, why: str) -> UserError:
-    return UserError(f"the vector store {folder} is damaged ({why}); build or copy it again.")
 
 
 def check_replaceable(folder: Path) -> None:
@@ -222,9 +188,9 @@ def _write_files(
         rows = unit_rows(np.asarray(matrix[order[start : start + _CHUNK]], dtype=np.float32))
         vectors[start : start + _CHUNK] = _scale_to_int8(rows) if compact else rows
     vectors.flush()
-    files = {name: (folder / name).stat().st_size for name in _FILES}
-    sizes = {"version": VERSION, "size": len(order), "dim": matrix.shape[1], "files": files}
-    text = json.dumps({**header, **sizes}, indent=2, ensure_ascii=False)
+    files = {name: (folder / name).stat().st_size for name in store_files.FILES}
+    sizes = {"size": len(order), "dim": matrix.shape[1], "files": files}
+    text = json.dumps(store_files.with_checksums(folder, {**header, **sizes}), indent=2, ensure_ascii=False)
     (folder / "header.json").write_text(text + "\n", encoding="utf-8")
 
 

@@ -16,7 +16,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from semco.data.npy import read_npy
 from semco.errors import UserError
+from semco.files import open_regular, read_text
 
 CUB_FILE = "class_attribute_labels_continuous.txt"
 
@@ -32,7 +34,7 @@ class NamedRows:
 
 def read_rows(path: Path) -> NamedRows:
     """Read the rows of a file; rows of different lengths and numbers that are not finite are a `UserError`."""
-    if not path.is_file():
+    if not path.exists():
         raise UserError(f"{path} is not a file; give a .npy, .csv or .txt file with one row per class.")
     rows = _from_npy(path) if path.suffix == ".npy" else _from_text(path)
     bad = np.argwhere(~np.isfinite(rows.values))
@@ -44,12 +46,13 @@ def read_rows(path: Path) -> NamedRows:
 
 
 def _from_npy(path: Path) -> NamedRows:
-    try:
-        values = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        raise UserError(
-            f"{path} is not a NumPy array of numbers ({error}); save a matrix with one row per class."
-        ) from None
+    with open_regular(path) as stream:
+        try:
+            values = read_npy(stream, path.stat().st_size)
+        except ValueError as error:
+            raise UserError(
+                f"{path} is not a NumPy array of numbers: {error}; save a matrix with one row per class."
+            ) from None
     if values.ndim != 2 or 0 in values.shape or values.dtype.kind not in "fiub":
         raise UserError(
             f"{path} contains {values.dtype} of shape {values.shape}, not a matrix of numbers with one row per class."
@@ -79,16 +82,16 @@ def _from_text(path: Path) -> NamedRows:
 
 def _split_lines(path: Path) -> list[tuple[int, list[str]]]:
     """Return the line number and the cells of each line that is not blank."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise UserError(f"{path} is neither a text file in UTF-8 nor a .npy file; save it as one of them.") from None
+    text = read_text(path, encoding="utf-8-sig")
     lines = [(i, line) for i, line in enumerate(text.splitlines(), 1) if line.strip()]
     delimiter = next((mark for mark in ",;\t" if lines and mark in lines[0][1]), None)
     if delimiter is None:
         return [(i, line.split()) for i, line in lines]
     cells = csv.reader((line for _, line in lines), delimiter=delimiter, skipinitialspace=True)
-    return [(i, row) for (i, _), row in zip(lines, cells, strict=False)]
+    try:
+        return [(i, row) for (i, _), row in zip(lines, cells, strict=False)]
+    except csv.Error as error:
+        raise UserError(f"{path} cannot be read as a table ({error}); correct the file.") from None
 
 
 def _is_header(lines: Sequence[tuple[int, list[str]]]) -> bool:
@@ -118,7 +121,7 @@ def _cub_names(path: Path, rows: int) -> tuple[str, ...] | None:
     found = next((file for file in lists if file.is_file()), None)
     if path.name != CUB_FILE or found is None:
         return None
-    names = tuple(line.split()[-1] for line in found.read_text(encoding="utf-8").splitlines() if line.strip())
+    names = tuple(line.split()[-1] for line in read_text(found).splitlines() if line.strip())
     if len(names) != rows:
         raise UserError(f"{path} has {rows} rows, but {found} lists {len(names)} classes; the numbers must be equal.")
     return names

@@ -7,6 +7,9 @@ import unicodedata
 
 ARTICLES = frozenset({"a", "an", "the"})
 _APOSTROPHES = str.maketrans(dict.fromkeys("‘’ʼ`´′＇", "'"))
+# A file name that is not UTF-8 contains its bytes as surrogates (PEP 383), which are read as Latin-1 here.
+SURROGATES = dict.fromkeys(range(0xD800, 0xE000), "\ufffd") | {0xDC00 + byte: chr(byte) for byte in range(0x80, 0x100)}
+_READABLE = SURROGATES | _APOSTROPHES
 _GAPS = re.compile(r"[\s_\-‐‑‒–—]+")
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2028-\u202e\u2060\ufe0e\ufe0f\ufeff\x00-\x08\x0e-\x1b\x7f]")
 
@@ -19,21 +22,9 @@ def normalise(text: str) -> str:
     """
     if text.isascii() and text.isalpha() and text.islower():  # fast path for most words of a vector file
         return text
-    text = unicodedata.normalize("NFKC", text.translate(_APOSTROPHES)).lower().translate(_APOSTROPHES)
+    text = unicodedata.normalize("NFKC", text.translate(_READABLE)).lower().translate(_APOSTROPHES)
     words = [word for word in _GAPS.split(_INVISIBLE.sub("", text)) if word]
     return "_".join(drop_articles(words))
-
-
-def as_text(name: str) -> str:
-    """Return a class name as text; a folder name that is not UTF-8 is read as Latin-1 (``caf\\xe9``: ``café``)."""
-    try:
-        return name.encode("utf-8", "strict").decode("utf-8")
-    except UnicodeEncodeError:
-        pass
-    try:
-        return name.encode("utf-8", "surrogateescape").decode("latin-1")
-    except UnicodeEncodeError:  # surrogates that no file system has made
-        return name.encode("utf-8", "replace").decode("utf-8")
 
 
 def drop_articles(words: list[str]) -> list[str]:

@@ -18,7 +18,7 @@ from torch import Tensor
 from semco.data.datasets import Dataset
 from semco.data.split import label_checksum
 from semco.errors import UserError
-from semco.files import read_json
+from semco.files import read_json_object
 
 DIGEST = "digest"
 # Label vectors are compared as numbers, because machines round differently.
@@ -39,9 +39,7 @@ def with_digest(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def read_with_digest(file: Path) -> dict[str, Any]:
     """Return the content of a JSON file without its checksum; raise a `UserError` if it was edited or damaged."""
-    values = read_json(file)
-    if not isinstance(values, dict):
-        raise UserError(f"{file} must hold one JSON object, not {type(values).__name__}; start a new run.")
+    values = read_json_object(file)
     content = {name: value for name, value in values.items() if name != DIGEST}
     if values.get(DIGEST) != digest_of(content):
         raise UserError(f"{file} was edited or damaged after the run was started: restore it, or start a new run.")

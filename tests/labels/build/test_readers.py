@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import struct
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -134,6 +136,57 @@ def test_a_bad_line_is_named(
 def test_other_files_are_not_read_as_glove(tmp_path: Path, data: bytes) -> None:
     with pytest.raises(UserError, match=r"v\.txt"):
         read_glove(plain(tmp_path / "v.txt", data))
+
+
+@pytest.mark.parametrize("read", [read_glove, read_numberbatch])
+@pytest.mark.parametrize("dim", [b"100000000000", b"9" * 6000, b"65536", b"4", b"0"])
+def test_a_header_that_asks_for_other_dimensions(tmp_path: Path, read: Callable[[Path], object], dim: bytes) -> None:
+    path = plain(tmp_path / "v.txt", b"2 " + dim + b"\ndog 1 2 3\ncat 4 5 6\n")
+    tracemalloc.start()
+    with pytest.raises(
+        UserError, match=r"v\.txt line 1: the header announces \d+ dimensions, but the first vector has 3"
+    ):
+        read(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100_000_000
+
+
+def test_a_vector_of_too_many_numbers(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"v\.txt line 1: a vector of 70000 numbers is too long"):
+        read_glove(plain(tmp_path / "v.txt", b"dog" + b" 1" * 70_000 + b"\n"))
+
+
+def test_an_endless_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "BLOCK", 1000)
+    monkeypatch.setattr(stream, "LONGEST_LINE", 4000)
+    with pytest.raises(UserError, match=r"v\.gz has a line of more than 4,000 bytes"):
+        read_glove(gzipped(tmp_path / "v.gz", b"x" * 10_000))
+
+
+@pytest.mark.parametrize(
+    ("offset", "value", "message"),
+    [
+        (8, b"\x01", "is encrypted"),
+        (10, b"\x63", "is compressed by method 99"),
+        (24, b"\xff\xff\xff\x7f", "cannot have the 2,147,483,647 bytes that it announces"),
+        (6, b"\xff", "zip file version 25.5"),
+    ],
+)
+def test_a_zip_member_that_cannot_be_opened(tmp_path: Path, offset: int, value: bytes, message: str) -> None:
+    content = bytearray(zipped(tmp_path / "w.zip", GLOVE).read_bytes())
+    start = content.rindex(b"PK\x01\x02") + offset
+    content[start : start + len(value)] = value
+    for read in (read_glove, read_numberbatch, read_word2vec):
+        with pytest.raises(UserError, match=rf"v\.zip is truncated or damaged \(.*{message}"):
+            read(plain(tmp_path / "v.zip", bytes(content)))
+
+
+def test_a_named_pipe_is_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for read in (read_glove, read_numberbatch, read_word2vec, lambda path: read_conceptnet(path, RELATIONS)):
+        with pytest.raises(UserError, match="pipe is a named pipe, not a regular file"):
+            read(tmp_path / "pipe")
 
 
 def test_a_truncated_archive_is_a_user_error(tmp_path: Path) -> None:

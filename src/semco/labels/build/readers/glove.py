@@ -20,7 +20,7 @@ from pyarrow import csv
 from semco.errors import UserError
 from semco.labels.build.progress import Report, no_report
 from semco.labels.build.readers.stream import line_blocks, open_bytes
-from semco.labels.build.readers.vectors import VectorCollector, VectorSet
+from semco.labels.build.readers.vectors import LARGEST_DIM, VectorCollector, VectorSet
 from semco.labels.terms import normalise
 
 Rows = NDArray[np.float32]
@@ -71,15 +71,30 @@ def _skip_header(block: bytes, position: _BlockPosition) -> tuple[int, bytes, _B
     first, _, rest = block.partition(b"\n")
     fields = first.split()
     if len(fields) == 2 and all(f.isdigit() for f in fields) and rest:
-        return int(fields[1]), rest, _BlockPosition(position.path, position.lines_before + 1)
+        return _header_dim(fields[1], rest, position), rest, _BlockPosition(position.path, position.lines_before + 1)
     if first.startswith(b"/a/") and first.count(b"\t") == 4:
         raise UserError(f"{position.path} is a ConceptNet graph, not a vector file; pass it as the graph (conceptnet).")
     dim = len(fields) - 1
+    if dim > LARGEST_DIM:
+        raise position.error(0, f"a vector of {dim} numbers is too long, at most {LARGEST_DIM:,} are read")
     if dim < 2 or _floats(fields[-1:]) is None:
         raise position.error(
             0, "a GloVe line is a word and at least two numbers; check that this is a text file of vectors"
         )
     return dim, block, position
+
+
+def _header_dim(field: bytes, rest: bytes, position: _BlockPosition) -> int:
+    """Return the dimension that a header line announces, after comparing it with the first vector in ``rest``."""
+    dim = int(field) if len(field) < 12 else 0
+    found = len(rest.lstrip().partition(b"\n")[0].split()) - 1
+    if not 0 < dim <= LARGEST_DIM or 0 <= found < dim:
+        announced = field[:20].decode(errors="replace")
+        raise position.error(
+            0,
+            f"the header announces {announced} dimensions, but the first vector has {max(found, 0)}; download it again",
+        )
+    return dim
 
 
 def _parse(block: bytes, dim: int, position: _BlockPosition) -> tuple[list[bytes], Rows]:

@@ -5,23 +5,24 @@ from __future__ import annotations
 import gzip
 import io
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 from semco.errors import UserError
+from semco.files import ZIP_ERRORS, open_regular, open_zip, open_zip_member
 from semco.labels.build.progress import Report
 
 BLOCK = 16 * 2**20  # bytes read at a time
-_BROKEN = (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile)
+LONGEST_LINE = 4 * BLOCK
 
 
 class Progress:
     """Reports how many bytes of a file have been read; for a compressed file, compressed bytes."""
 
     def __init__(self, path: Path, raw: IO[bytes], stage: str, report: Report) -> None:
+        self.path = path
         self._total = path.stat().st_size
         self._raw, self._stage, self._report = raw, stage, report
 
@@ -33,14 +34,14 @@ class Progress:
 def open_bytes(path: Path, stage: str, report: Report) -> Iterator[tuple[IO[bytes], Progress]]:
     """Yield the decompressed bytes of a file and its progress; a damaged archive raises a `UserError`."""
     path = Path(path)
-    if not path.is_file():
+    if not path.exists():
         raise UserError(f"{path} is not a file; download it with `semco labels fetch`.")
-    with path.open("rb") as raw:
+    with open_regular(path) as raw:
         progress = Progress(path, raw, stage, report)
         try:
             with _decompressed(raw) as stream:
                 yield stream, progress
-        except _BROKEN as error:
+        except ZIP_ERRORS as error:
             raise UserError(f"{path} is truncated or damaged ({error}); fetch it again.") from None
 
 
@@ -54,6 +55,10 @@ def line_blocks(stream: IO[bytes], progress: Progress) -> Iterator[bytes]:
             rest = chunk[cut:]
         else:
             rest += chunk
+        if len(rest) > LONGEST_LINE:
+            raise UserError(
+                f"{progress.path} has a line of more than {LONGEST_LINE:,} bytes; give a text file of vectors."
+            )
         progress.update()
     if rest:
         yield rest
@@ -75,7 +80,7 @@ def _decompressed(raw: IO[bytes]) -> Iterator[IO[bytes]]:
         with gzip.GzipFile(fileobj=raw) as unzipped:
             yield io.BufferedReader(unzipped, 2**20)
     elif magic == b"PK\x03\x04":
-        with zipfile.ZipFile(raw) as archive, archive.open(_largest(archive)) as member:
+        with open_zip(raw) as archive, open_zip_member(archive, _largest(archive)) as member:
             yield member
     else:
         yield raw

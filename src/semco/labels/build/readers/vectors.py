@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from semco.labels.build.readers.stream import decode
 from semco.labels.terms import normalise
 
+LARGEST_DIM = 65_536  # numbers per vector
+
 
 @dataclass(frozen=True)
 class VectorSet:

@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 from semco.errors import UserError
 from semco.labels.build.progress import Report, no_report
 from semco.labels.build.readers.stream import BLOCK, Progress, open_bytes
-from semco.labels.build.readers.vectors import VectorCollector, VectorSet
+from semco.labels.build.readers.vectors import LARGEST_DIM, VectorCollector, VectorSet
 
 Block = tuple[list[bytes], NDArray[np.float32]]
 _LONGEST_WORD = 4096
-_LARGEST_DIM = 65_536
 
 
 def read_word2vec(path: Path, limit: int | None = None, report: Report = no_report) -> VectorSet:
@@ -48,7 +47,7 @@ def _header(stream: IO[bytes], path: Path) -> tuple[int, int]:
             f"{path} line 1: a word2vec binary file begins with its count and dimension; check that this is one."
         )
     count, dim = int(fields[0]), int(fields[1])
-    if not count or not 0 < dim <= _LARGEST_DIM:
+    if not count or not 0 < dim <= LARGEST_DIM:
         raise UserError(f"{path} line 1: {count} words of dimension {dim} cannot be a vector file; download it again.")
     return count, dim
 

@@ -1,0 +1,89 @@
+"""Reading of files by a path of the user: only regular files, and a sentence for everything else."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from semco.errors import UserError
+from semco.files import open_regular, read_json, read_json_object, read_text
+
+
+def test_regular_files_are_opened(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"caf\xc3\xa9")
+    (tmp_path / "link").symlink_to("a")
+    with open_regular(tmp_path / "link") as stream:
+        assert stream.read() == b"caf\xc3\xa9"
+    assert read_text(tmp_path / "a", most_bytes=5) == "café"
+
+
+def test_other_kinds_of_files_are_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    (tmp_path / "loop").symlink_to("loop")
+    monkeypatch.chdir(tmp_path)  # the path of a socket must be short
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("socket")
+    for name, message in {
+        "pipe": "is a named pipe, not a regular file; give the path of a regular file",
+        "link": "is a named pipe",
+        "socket": "is a socket",
+        ".": "is a folder",
+        "/dev/zero": "is a device",
+        "nothing": "is missing",
+        "loop": "cannot read .*: Too many levels of symbolic links",
+        "x" * 300: "cannot read .*: File name too long",
+        "a\0b": "cannot read .*: embedded null",
+    }.items():
+        with pytest.raises(UserError, match=message):
+            open_regular(tmp_path / name)
+
+
+def test_a_file_of_another_size_or_encoding(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"caf\xe9")
+    with pytest.raises(UserError, match="is not a text file in UTF-8"):
+        read_text(tmp_path / "a")
+    with pytest.raises(UserError, match="has more than the 3 bytes that are read"):
+        read_text(tmp_path / "a", most_bytes=3)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"[" * 100_000, r"is not valid JSON \(its values are nested too deep\)"),
+        (b'{"a":' * 100_000, r"is not valid JSON \(its values are nested too deep\)"),
+        (b"9" * 6000, r"is not valid JSON \(Exceeds the limit"),
+        (b"{", "is not valid JSON"),
+        (b"", "is not valid JSON"),
+        (b'"\xe9"', "is not a text file in UTF-8"),
+    ],
+)
+def test_json_that_is_none(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "a.json").write_bytes(content)
+    with pytest.raises(UserError, match=rf"a\.json {message}"):
+        read_json(tmp_path / "a.json")
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        ("[]", "a list"),
+        ("1", "a number"),
+        ("1.5", "a number"),
+        ('"x"', "a text"),
+        ("null", "null"),
+        ("true", "true or false"),
+    ],
+)
+def test_json_that_is_no_object(tmp_path: Path, content: str, kind: str) -> None:
+    (tmp_path / "a.json").write_text(content)
+    with pytest.raises(UserError, match=rf"a\.json contains {kind}, not a JSON object"):
+        read_json_object(tmp_path / "a.json")
+
+
+def test_a_json_object_is_returned(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"a": [1]}')
+    assert read_json_object(tmp_path / "a.json") == {"a": [1]}
