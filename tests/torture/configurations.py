@@ -94,4 +94,4 @@ def dotted_fields() -> list[str]:
     return [f"{section}.{field}" for section, fields in values.items() for field in fields]
 
 
-ATTACK = Attack("configurations", cases=3000, minutes=1, case=case, limit=5)
+ATTACK = Attack("configurations", cases=3000, minutes=1, case=case)

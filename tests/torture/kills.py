@@ -143,17 +143,17 @@ def train(config: Config, run: Path, on_operation: Callable[[int], None] | None 
 
 def compare(whole: Path, run: Path) -> None:
     """Raise a failure unless two run folders hold the same, apart from the clock and their own path."""
-    files = [sorted(str(path.relative_to(folder)) for path in folder.rglob("*")) for folder in (whole, run)]
-    if files[0] != files[1]:
-        extra, missing = sorted(set(files[1]) - set(files[0])), sorted(set(files[0]) - set(files[1]))
-        what = "left temporary files" if not missing else "files are missing"
-        raise Failure(f"after a kill: {what}", f"extra: {extra}; missing: {missing}")
+    expected, found = ({str(path.relative_to(folder)) for path in folder.rglob("*")} for folder in (whole, run))
+    if missing := expected - found:
+        raise Failure("after a kill: files are missing", ", ".join(sorted(missing)))
     for name in SAME_BYTES:
         if (whole / name).read_bytes() != (run / name).read_bytes():
             raise Failure(f"after a kill: another {name}", f"{whole / name} and {run / name} differ")
-    for name, read in (("metrics.jsonl", metrics), ("result.json", result), ("checkpoints", last_checkpoint)):
+    for name, read in (("metrics.jsonl", metrics), ("result.json", result), ("checkpoint", last_checkpoint)):
         if read(whole) != read(run):
-            raise Failure(f"after a kill: another {name}", f"{whole / name} and {run / name} differ")
+            raise Failure(f"after a kill: another {name}", f"those of {whole} and {run} differ")
+    if extra := found - expected:
+        raise Failure("after a kill: temporary files are left", ", ".join(sorted(extra)))
 
 
 def metrics(run: Path) -> list[dict[str, object]]:
