@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
@@ -35,8 +35,8 @@ BAD_LINES = (
     b'{"step": 3}', b'{"step": 3, "loss": "x"}', b'{"step": NaN}', b'{"step": [1]}', b"[" * 100_000, b"9" * 6000,
     b'{"step": 4, "loss": {}}', b'{"step": true}', b'{"step": 2, "pseudo/one_hot/ratio": []}',
 )  # fmt: skip
-# Files that decide nothing when they are damaged beside another one.
-HARMLESS = {".lock", "metrics.jsonl", "report.html", "evaluation.json", "pseudo_labels.parquet"}
+# Of several damaged files, the first of these is named as the cause of a silent change.
+DECISIVE = ("the data", "the label", "split", "labels", "config", "checkpoints", "model", "result")
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,10 @@ def case(case: Case) -> str:
     state = random.choice(("finished", "finished", "finished", "interrupted", "interrupted", "early"))
     run = copy_run(originals.folder, state, case.folder)
     damaged: list[str] = []
+    # Before the first checkpoint, config.yaml alone says what the run is: another one is another run.
+    spared = ["config.yaml"] if state == "early" else []
     for _ in range(random.choice((1, 1, 1, 2))):
-        damaged.append(damage_something(random, run, case, damaged))
+        damaged.append(damage_something(random, run, case, damaged + spared))
     commands = (check_resume, check_report, check_evaluation, check_predictions)
     command = random.choice(commands if state == "finished" else commands[:1] * 3 + commands[1:2])
     command(case, run, state, damaged)
@@ -132,8 +134,6 @@ def copy_run(originals: Path, state: str, folder: Path) -> Path:
 def check_resume(case: Case, run: Path, state: str, damaged: list[str]) -> None:
     originals = case.originals
     result = without_clock(resume(run))
-    if state == "early" and "config.yaml" in damaged:
-        return  # before the first checkpoint, config.yaml alone says what the run is
     check_same(result == originals.result, "resume returned another result", damaged)
     if state != "finished":
         weights = (run / "model" / "model.safetensors").read_bytes()
@@ -161,13 +161,15 @@ def check_report(_case: Case, run: Path, _state: str, damaged: list[str]) -> Non
 
 def check_same(same: bool, what: str, damaged: list[str]) -> None:
     if not same:
-        names = {"checkpoints" if name.startswith("checkpoints") else name for name in damaged}
-        decisive = names - HARMLESS or names
-        raise Failure(f"silently accepted: {what} after damage to {' and '.join(sorted(decisive))}")
+        decisive = next((name for part in DECISIVE for name in damaged if name.startswith(part)), damaged[0])
+        raise Failure(f"silently accepted: {what} after damage to {decisive.partition('/step')[0]}", ", ".join(damaged))
 
 
-def damage_something(random: Random, run: Path, case: Case, damaged: list[str]) -> str:
-    """Damage a whole file of the run, its images or its label vectors, and return its name within the run."""
+def damage_something(random: Random, run: Path, case: Case, damaged: Sequence[str]) -> str:
+    """Damage a file of the run, its images or its label vectors, and return its name within the run.
+
+    Files that are damaged already are left alone.
+    """
     if random.random() < 0.1:
         return damage_data(random, run.parent)
     names = sorted(str(path.relative_to(run)) for path in run.rglob("*") if path.is_file())
@@ -282,6 +284,13 @@ def change_config(random: Random, path: Path, _case: Case) -> None:
     path.write_text(yaml.safe_dump(config, sort_keys=False))
 
 
+def flip_bit(random: Random, path: Path, _case: Case) -> None:
+    """Change one bit in the second half of a file of tensors, where the numbers are."""
+    content = bytearray(path.read_bytes())
+    content[random.randrange(len(content) // 2, len(content))] ^= 1 << random.randrange(8)
+    path.write_bytes(bytes(content))
+
+
 def change_lines(random: Random, path: Path, _case: Case) -> None:
     """Put foreign lines among those of metrics.jsonl."""
     lines = path.read_bytes().splitlines()
@@ -298,6 +307,7 @@ EDITS: tuple[tuple[Edit, Callable[[Path], bool]], ...] = (
     (change_json, lambda path: path.suffix == ".json"),
     (change_split, lambda path: path.name == "split.json"),
     (change_config, lambda path: path.name == "config.yaml"),
+    (flip_bit, lambda path: path.suffix == ".safetensors"),
     (change_lines, lambda path: path.suffix == ".jsonl"),
 )
 

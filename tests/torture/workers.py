@@ -12,6 +12,7 @@ import re
 import resource
 import shutil
 import signal
+import tempfile
 import time
 from collections.abc import Iterator
 from multiprocessing.connection import Connection, wait
@@ -126,6 +127,7 @@ def serve(attack: Attack, originals: Any, root: Path, connection: Connection, se
         (root / name).mkdir(exist_ok=True)
     (root / "outside" / "victim.txt").write_text("not to be touched\n")
     os.environ |= {"HOME": str(root / "home"), "TMPDIR": str(root / "case")}
+    tempfile.tempdir = None  # so that TMPDIR is read again
     for stream in (1, 2):  # image libraries print warnings
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
     limit_resources(attack.memory)
