@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check lint format bench slow clean
+.PHONY: demo test check lint format bench slow torture clean
 
 demo: $(STAMP)
 	$(BIN)/semco demo
@@ -25,6 +25,12 @@ format: $(STAMP)
 
 slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow
+
+# Attacks the package for up to 20 minutes; every failure is shown with the command that repeats it.
+# SEED=1 chooses other cases, N=10 ten times as many, MINUTES=60 more time, ONLY=images,vectors some attacks.
+torture: $(STAMP)
+	$(BIN)/python tests/torture/run.py $(if $(SEED),--seed $(SEED)) $(if $(N),--n $(N)) $(if $(ONLY),--only $(ONLY)) \
+		$(if $(MINUTES),--minutes $(MINUTES)) $(if $(CASE),--case $(CASE)) $(if $(JSON),--json)
 
 bench: $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,bench]'

@@ -1,0 +1,106 @@
+"""The harness of `make torture` finds failures that are planted, and repeats them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from torture.attack import Attack, Case, Failure, Outcome
+from torture.summary import Tally
+from torture.workers import attempt
+
+from semco.errors import UserError
+
+TESTS = Path(__file__).parent
+
+
+def broken(case: Case) -> str:
+    """Fails in several ways, depending on the case."""
+    way = case.random.choice(("right", "refused", "KeyError", "silent", "outside"))
+    if way == "refused":
+        raise UserError("the file is damaged; restore it.")
+    if way == "KeyError":
+        raise KeyError(case.random.random())
+    if way == "silent":
+        raise Failure("silently accepted: another result")
+    if way == "outside":
+        (case.outside / "victim.txt").write_text("changed")
+    return "right"
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name in ("originals", "worker/outside", "worker/home"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "worker" / "outside" / "victim.txt").write_text("not to be touched\n")
+    return tmp_path / "worker"
+
+
+def test_every_kind_of_failure_is_found_and_a_case_can_be_repeated(root: Path) -> None:
+    attack = Attack("broken", cases=40, minutes=1, case=broken)
+    outcomes = [attempt(attack, None, root, 7, number) for number in range(40)]
+    assert {(outcome.ending, outcome.failure) for outcome in outcomes} == {
+        ("right", None),
+        ("refused", None),
+        ("failed", "KeyError in the attack itself"),
+        ("failed", "silently accepted: another result"),
+        ("failed", "wrote outside its folder"),
+    }
+    again = [attempt(attack, None, root, 7, number) for number in range(39, -1, -1)]
+    assert again[::-1] == outcomes
+    assert [attempt(attack, None, root, 8, number) for number in range(40)] != outcomes
+
+
+def test_the_first_case_of_a_kind_is_reported_with_its_command() -> None:
+    tally = Tally("broken", wanted=4, seed=7)
+    for number, failure in ((2, None), (3, "KeyError in x"), (1, "KeyError in x"), (0, None)):
+        tally.add(Outcome(number, "right" if failure is None else "failed", failure))
+    assert (tally.tried, tally.survived, tally.failed) == (4, 2, 2)
+    (kind,) = tally.kinds.values()
+    assert (kind.count, kind.command) == (2, "make torture SEED=7 ONLY=broken CASE=1")
+
+
+PROGRAM = """
+import json, os, sys, time
+from pathlib import Path
+from torture.attack import Attack
+from torture.runner import run_attack
+
+def case(case):
+    way = case.random.choice(("right", "KeyError", "hang", "crash", "memory"))
+    if way == "KeyError":
+        raise KeyError(way)
+    if way == "hang":
+        time.sleep(60)
+    if way == "crash":
+        os.abort()
+    if way == "memory":
+        bytearray(1 << 30)
+    return "right"
+
+attack = Attack("broken", cases=12, minutes=1, case=case, limit=0.3)
+print(json.dumps(run_attack(attack, Path(sys.argv[1]), 3, range(12), 60).as_dict()))
+"""
+
+
+def test_hangs_crashes_and_much_memory_are_failures(tmp_path: Path) -> None:
+    """In a program of its own, because forking a process that runs tests is not safe."""
+    environment = {**os.environ, "PYTHONPATH": f"{TESTS}:{TESTS.parent / 'src'}"}
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "work")]
+    finished = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert finished.returncode == 0, finished.stderr
+    found = json.loads(finished.stdout)
+    kinds = {failure["kind"]: failure for failure in found["failures"]}
+    assert set(kinds) == {
+        "KeyError in the attack itself",
+        "hang in an unknown place",
+        "the process died of SIGABRT",
+        "MemoryError in the attack itself",
+    }
+    assert all(failure["repeated"] for failure in kinds.values())
+    assert found["survived"] == found["endings"]["right"] == 12 - found["failed"]
