@@ -13,6 +13,12 @@ class UserError(ValueError):
     """
 
 
+def brief(value: object, most: int = 200) -> str:
+    """Return a value for a message, shortened to at most ``most`` characters."""
+    text = repr(value)
+    return text if len(text) <= most else f"{text[: most - 4]} ..."
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """Return a hint such as ``; did you mean 'semco'?``, or an empty string if no known word is similar."""
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
@@ -22,4 +28,4 @@ def nearest(word: str, known: Iterable[str]) -> str:
 def unknown(kind: str, word: str, known: Iterable[str]) -> UserError:
     """Return the error for a word that is not among the known ones, for example the name of a method."""
     options = sorted(known)
-    return UserError(f"unknown {kind} {word!r}{nearest(word, options) or '.'} Known: {', '.join(options)}.")
+    return UserError(f"unknown {kind} {brief(word)}{nearest(word, options) or '.'} Known: {', '.join(options)}.")

@@ -13,7 +13,7 @@ from semco.config.fields import changed_fields, flat_fields, read_yaml
 from semco.config.recipes import Values, expand_recipes
 from semco.config.safe_yaml import DEEPEST, LONGEST_TEXT, load_yaml
 from semco.config.schema import DATASETS, DEFAULT_METHOD, Config, method_name
-from semco.errors import UserError
+from semco.errors import UserError, brief
 from semco.files import read_text
 
 # Of each pair only one can be given; a layer that gives one of them takes the other back.
@@ -133,27 +133,22 @@ def parse_setting(text: str) -> Values:
     """Return ``dotted.key=value``, where the value is YAML, as nested values."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip(".").strip():
-        raise UserError(f"a setting is dotted.key=value, for example training.steps=500, not {text!r}.")
+        raise UserError(f"a setting is dotted.key=value, for example training.steps=500, not {brief(text)}.")
     if not value.strip():
-        raise UserError(f"setting {text!r} has no value; write {key}=null for no value.")
+        raise UserError(f"setting {brief(text)} has no value; write {brief(key)[1:-1]}=null for no value.")
     parts = key.strip().split(".")
     if len(parts) > DEEPEST:
-        raise UserError(f"setting {_shorten(text)!r} has {len(parts)} parts before its =; give the name of one field.")
+        raise UserError(f"setting {brief(text)} has {len(parts)} parts before its =; give the name of one field.")
     try:
         nested: Any = load_yaml(value)
     except yaml.YAMLError as error:
         reason = getattr(error, "problem", None) or " ".join(str(error).split())
         raise UserError(
-            f"setting {_shorten(text)!r}: the value is not valid YAML ({reason}); put it in quotes, "
-            "or close its brackets."
+            f"setting {brief(text)}: the value is not valid YAML ({reason}); put it in quotes, or close its brackets."
         ) from None
     for part in reversed(parts):
         nested = {part: nested}
     return dict(nested)
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= 80 else f"{text[:80]}…"
 
 
 def _read_file(file: Path) -> Values:
@@ -166,6 +161,15 @@ def _with_absolute_paths(values: Values) -> Values:
         section, _, field = dotted.partition(".")
         content = values.get(section)
         place = content.get(field) if isinstance(content, Mapping) else None
-        if isinstance(place, str | Path) and place not in DATASETS and (path := Path(place).expanduser()).exists():
+        if isinstance(place, str | Path) and place not in DATASETS and (path := _existing(place)) is not None:
             values = merge(values, {section: {field: str(path.resolve())}})
     return values
+
+
+def _existing(place: str | Path) -> Path | None:
+    """Return the path if it exists, else None; text that cannot be a path does not exist."""
+    try:
+        path = Path(place).expanduser()
+        return path if path.exists() else None
+    except (OSError, ValueError, RuntimeError):  # too long, a null character, an unknown home folder
+        return None

@@ -27,7 +27,7 @@ from pydantic.fields import FieldInfo
 
 from semco.config.fields import read_yaml
 from semco.config.retired import retired_field, retired_value
-from semco.errors import UserError, nearest, unknown
+from semco.errors import UserError, brief, nearest, unknown
 
 Unit = Annotated[float, Field(ge=0.0, le=1.0)]
 # The registered data sets, which `semco.data.sources` reads.
@@ -289,7 +289,7 @@ def _first_error(error: ValidationError, values: Mapping[str, Any]) -> str:
         known = _fields_at(path[:-1], values)
         hint = nearest(path[-1], known) or "."
         where = ".".join(path[:-1]) or "the configuration"
-        return f"unknown config key {dotted!r}{hint} Known keys of {where}: {', '.join(known)}."
+        return f"unknown config key {brief(dotted)}{hint} Known keys of {where}: {', '.join(known)}."
     context = first.get("ctx", {}).get("error")
     if isinstance(context, UserError):
         return str(context)
@@ -299,7 +299,7 @@ def _first_error(error: ValidationError, values: Mapping[str, Any]) -> str:
         rules = ", ".join(map(repr, THRESHOLD_RULES))
         return f"config {dotted}.rule = {first['ctx']['tag']!r}: input should be one of {rules}."
     message = first["msg"].removeprefix("Value error, ")
-    value = "" if isinstance(first["input"], Mapping) else f" = {first['input']!r}"  # a whole section is too long
+    value = "" if isinstance(first["input"], Mapping) else f" = {brief(first['input'])}"  # a whole section is too long
     return f"config {dotted}{value}: {message[0].lower()}{message[1:]}."
 
 

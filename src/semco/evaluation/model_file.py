@@ -23,6 +23,7 @@ from semco.errors import UserError
 from semco.evaluation.probabilities import Head, Scorer
 from semco.files import atomic_path, read_json, write_json
 from semco.models import Network, build_network
+from semco.run.checkpoint import digest
 
 FORMAT = 1
 DESCRIPTION, WEIGHTS, LABELS = "model.json", "model.safetensors", "labels.safetensors"
@@ -48,6 +49,8 @@ class ModelDescription(Section):
     head: Head = "one_hot"
     # Checksums of what the model was trained on (`semco.run.seal`); empty in models of earlier versions.
     seal: dict[str, Any] = Field(default_factory=dict)
+    # Checksums of the weights and of the label vectors, by file name; empty in models of earlier versions.
+    checksums: dict[str, str] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -66,22 +69,27 @@ class SavedModel:
 def save_model(folder: Path, model: SavedModel) -> None:
     """Write the folder; if the process is killed meanwhile, the folder holds no model rather than a damaged one."""
     (folder / DESCRIPTION).unlink(missing_ok=True)
-    _save_tensors(folder / WEIGHTS, model.network.state_dict())
-    _save_tensors(folder / LABELS, {"embeddings": model.label_vectors})
-    write_json(folder / DESCRIPTION, model.description.model_dump(mode="json"))
+    checksums = {
+        WEIGHTS: _save_tensors(folder / WEIGHTS, model.network.state_dict()),
+        LABELS: _save_tensors(folder / LABELS, {"embeddings": model.label_vectors}),
+    }
+    write_json(folder / DESCRIPTION, {**model.description.model_dump(mode="json"), "checksums": checksums})
 
 
-def _save_tensors(file: Path, tensors: dict[str, Tensor]) -> None:
+def _save_tensors(file: Path, tensors: dict[str, Tensor]) -> str:
+    """Write the tensors and return their checksum."""
+    # Copies, because safetensors refuses tensors that share memory or are not contiguous (channels-last).
+    stored = {k: t.detach().cpu().contiguous().clone() for k, t in tensors.items()}
     with atomic_path(file) as temporary:
-        # Copies, because safetensors refuses tensors that share memory or are not contiguous (channels-last).
-        save_file({k: t.detach().cpu().contiguous().clone() for k, t in tensors.items()}, temporary)
+        save_file(stored, temporary)
+    return digest(stored, {})
 
 
 def load_model(folder: Path, device: torch.device | str = "cpu") -> SavedModel:
     """Return the model in evaluation mode; an error names a file that is missing, damaged or of another version."""
     description = _read_description(folder / DESCRIPTION)
-    weights = _load_tensors(folder / WEIGHTS)
-    label_vectors = _load_tensors(folder / LABELS).get("embeddings")
+    weights = _load_tensors(folder / WEIGHTS, description)
+    label_vectors = _load_tensors(folder / LABELS, description).get("embeddings")
     expected = (len(description.class_names), description.embedding_dim)
     if label_vectors is None or tuple(label_vectors.shape) != expected:
         raise UserError(f"{folder / LABELS} does not hold the label vectors that {DESCRIPTION} describes.")
@@ -126,10 +134,16 @@ def _read_description(file: Path) -> ModelDescription:
         raise UserError(f"{file} is damaged at {field!r}: {first['msg']}.") from None
 
 
-def _load_tensors(file: Path) -> dict[str, Tensor]:
+def _load_tensors(file: Path, description: ModelDescription) -> dict[str, Tensor]:
+    if file.exists() and not file.is_file():
+        raise UserError(f"{file} is not a file; the model folder is incomplete.")
     try:
-        return dict(load_file(file))
+        tensors = dict(load_file(file))
     except FileNotFoundError:
         raise UserError(f"{file} is missing; the model folder is incomplete.") from None
-    except SafetensorError as error:
+    except (SafetensorError, OSError) as error:
         raise UserError(f"{file} is damaged or incomplete ({error}).") from None
+    expected = description.checksums.get(file.name)
+    if expected is not None and digest(tensors, {}) != expected:
+        raise UserError(f"{file} is damaged: its content is not what was saved; resume the run to save it again.")
+    return tensors
