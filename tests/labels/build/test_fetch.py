@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import os
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
@@ -42,6 +45,9 @@ class Handler(BaseHTTPRequestHandler):
         if behaviour in ("missing", "busy at first") and (behaviour == "missing" or len(self.server.requests) < 3):
             self.send_error(404 if behaviour == "missing" else 503)
             return
+        if behaviour in HOSTILE:
+            HOSTILE[behaviour](self)
+            return
         start = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted and behaviour != "no ranges" else 0
         if start >= len(DATA):
             self.send_response(416)
@@ -60,6 +66,62 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         cut = {"drops": 70_000, "drops at once": 0}.get(behaviour, len(body))
         self.wfile.write(body[:cut])
+
+
+def send(handler: Handler, status: int, body: bytes = b"", **headers: str) -> None:
+    handler.send_response(status)
+    for name, value in headers.items():
+        handler.send_header(name.replace("_", "-"), value)
+    handler.end_headers()
+    handler.wfile.write(body)
+
+
+def send_endlessly(handler: Handler, **headers: str) -> None:
+    send(handler, 200, **headers)
+    body = b"4000\r\n" + bytes(0x4000) + b"\r\n" if headers else bytes(0x4000)
+    with contextlib.suppress(OSError):
+        while True:
+            handler.wfile.write(body)
+
+
+def stall(handler: Handler) -> None:
+    """Announce the file, send some bytes, and nothing until the client gives up."""
+    send(handler, 200, DATA[:100], Content_Length=str(len(DATA)))
+    with contextlib.suppress(OSError):
+        handler.connection.settimeout(5)
+        handler.connection.recv(1)
+
+
+def drip(handler: Handler) -> None:
+    """Send a byte at a time."""
+    send(handler, 200, Content_Length=str(len(DATA)))
+    with contextlib.suppress(OSError):
+        while True:
+            handler.wfile.write(b"x")
+            time.sleep(0.005)
+
+
+HOSTILE: dict[str, Callable[[Handler], None]] = {
+    "416": lambda handler: send(handler, 416, Content_Range="bytes */0"),
+    "204": lambda handler: send(handler, 204),
+    "empty": lambda handler: send(handler, 200, Content_Length="0"),
+    "no length": lambda handler: send(handler, 200, DATA),
+    "half without length": lambda handler: send(handler, 200, DATA[:1000]),
+    "longer length": lambda handler: send(handler, 200, DATA, Content_Length=str(len(DATA) + 1)),
+    "shorter length": lambda handler: send(handler, 200, DATA, Content_Length="1000"),
+    "negative length": lambda handler: send(handler, 200, DATA, Content_Length="-1"),
+    "length of digits": lambda handler: send(handler, 200, DATA, Content_Length="9" * 6000),
+    "length of no digit": lambda handler: send(handler, 200, DATA, Content_Length="\xb2"),
+    "other part": lambda handler: send(handler, 206, DATA, Content_Range="bytes 7-9/10", Content_Length="3"),
+    "endless": send_endlessly,
+    "endless chunks": lambda handler: send_endlessly(handler, Transfer_Encoding="chunked"),
+    "bad chunk": lambda handler: send(handler, 200, b"zz\r\nabc", Transfer_Encoding="chunked"),
+    "bad redirect": lambda handler: send(handler, 302, Location="http://[", Content_Length="0"),
+    "redirect to a file": lambda handler: send(handler, 302, Location="file:///etc/passwd", Content_Length="0"),
+    "no http": lambda handler: handler.wfile.write(b"hello\r\n"),
+    "stall": stall,
+    "drip": drip,
+}
 
 
 @pytest.fixture
@@ -149,6 +211,74 @@ def test_a_failed_download_leaves_no_file(
     with pytest.raises(UserError, match=message):
         download(server.source(**known), tmp_path, pause=0)
     assert "data.bin" not in names(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "known", "message"),
+    [
+        ("416", {}, "answers 416 .*download the file by hand"),
+        ("204", {}, "answers 204 .*download the file by hand"),
+        ("empty", {}, "answers with an empty file"),
+        ("no length", {}, "does not say how large data.bin is"),
+        ("half without length", {"size": 300_000}, "the connection ended after 1000 of 300000 bytes.* after 5 tries"),
+        ("longer length", {}, "the connection ended after 300000 of 300001 bytes.* after 5 tries"),
+        ("longer length", {"size": 300_000}, "offers 300001 bytes, not the 300000"),
+        ("shorter length", {"size": 300_000}, "offers 1000 bytes, not the 300000"),
+        ("negative length", {}, "does not say how large data.bin is"),
+        ("length of digits", {}, "does not say how large data.bin is"),
+        ("length of no digit", {}, "does not say how large data.bin is"),
+        ("other part", {}, "the server sent another part of the file.* after 5 tries"),
+        ("endless", {"size": 300_000}, "sends more than the 300000 bytes of data.bin"),
+        ("endless", {}, "does not say how large data.bin is"),
+        ("endless chunks", {}, "sends more than the 1000000 bytes of data.bin"),
+        ("bad chunk", {}, "cannot be reached .* after 5 tries"),
+        ("bad redirect", {}, "leads to an invalid address"),
+        ("redirect to a file", {}, "answers 302"),
+        ("no http", {}, r"cannot be reached \(hello\) after 5 tries"),
+        ("stall", {}, r"cannot be reached \(timed out\) after 5 tries; 100 bytes are kept"),
+        ("drip", {}, r"cannot be reached \(fewer than 65536 bytes in 0.05 seconds\) after 5 tries"),
+    ],
+)
+def test_a_hostile_server_is_a_sentence(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behaviour: str, known: dict, message: str
+) -> None:
+    monkeypatch.setattr(fetch_module, "LARGEST", 1_000_000)
+    monkeypatch.setattr(fetch_module, "TIMEOUT", 0.2 if behaviour == "stall" else 10.0)
+    monkeypatch.setattr(fetch_module, "PATIENCE", 0.05)
+    server.behaviour = behaviour
+    with pytest.raises(UserError, match=message):
+        download(server.source(**known), tmp_path, pause=0)
+    assert "data.bin" not in names(tmp_path)
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 1_000_000
+
+
+def test_a_file_without_its_length_is_complete_at_its_known_size(server: Server, tmp_path: Path) -> None:
+    server.behaviour = "no length"
+    assert download(server.source(size=len(DATA)), tmp_path).read_bytes() == DATA
+
+
+def test_an_empty_file_is_fetched_again(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "data.bin").touch()
+    assert download(server.source(), tmp_path).read_bytes() == DATA
+
+
+def test_places_that_cannot_be_written(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "a" / "data.bin.part").mkdir(parents=True)
+    (tmp_path / "b" / "data.bin").mkdir(parents=True)
+    (tmp_path / "c").mkdir()
+    os.mkfifo(tmp_path / "c" / "data.bin.part")
+    for folder, message in {
+        tmp_path / "file": "cannot write .*: File exists",
+        tmp_path / "file" / "below": "cannot write .*: Not a directory",
+        Path("/proc"): r"cannot write /proc/data\.bin\.part: |/proc has 0\.0 GB free",
+        Path("/proc/new"): r"cannot write /proc/new/data\.bin: ",
+        tmp_path / "a": r"data\.bin\.part exists and is not a regular file",
+        tmp_path / "b": r"data\.bin exists and is not a regular file",
+        tmp_path / "c": r"data\.bin\.part exists and is not a regular file",
+    }.items():
+        with pytest.raises(UserError, match=message):
+            download(server.source(), folder, pause=0)
 
 
 def test_an_unreachable_server_is_a_user_error(tmp_path: Path) -> None:
