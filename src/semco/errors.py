@@ -1,4 +1,4 @@
-"""The exception for errors that the user can correct."""
+"""The exception for errors that the user can correct, and the warning for what the user should know."""
 
 from __future__ import annotations
 
@@ -10,6 +10,13 @@ class UserError(ValueError):
     """An error that the user can correct; its message names the thing, the value and the way out in one sentence.
 
     The command line prints the message without a traceback and exits with code 2.
+    """
+
+
+class SemcoWarning(UserWarning):
+    """Something that the user should know and that does not stop the work, in one sentence.
+
+    The command line prints the message without the place in the source; it does not print warnings of libraries.
     """
 
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ import yaml
 from PIL import Image
 from safetensors.torch import load_file
 
+from semco.cli.running import exit_code
 from semco.config import merge
+from semco.errors import SemcoWarning
 from semco.run.folder import RunFolder
 
 
@@ -224,3 +227,26 @@ def test_output_into_a_closed_pipe_is_quiet() -> None:
     code = f"{sys.executable} -m semco recipes | head -1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=False, env=dict(os.environ))
     assert "Traceback" not in done.stderr
+
+
+def test_warnings_are_sentences_and_those_of_libraries_are_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    def warn() -> None:
+        warnings.warn("deprecated, see https://example.org", UserWarning, stacklevel=1)
+        warnings.warn(
+            "the groups [all] are large; a smaller labels.eps makes smaller ones.", SemcoWarning, stacklevel=1
+        )
+
+    before = warnings.showwarning
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        assert exit_code(warn) == 0
+    assert capsys.readouterr().err == "warning: the groups [all] are large; a smaller labels.eps makes smaller ones.\n"
+    assert warnings.showwarning is before
+
+
+def test_a_warning_of_a_run_names_no_file_of_the_source(config_file: Path, tmp_path: Path) -> None:
+    one_group = ["--steps", 1, "--set", "labels.eps=2"]
+    done = semco("train", "--config", config_file, "--out", tmp_path / "run", *one_group)
+    assert done.returncode == 0, done.stderr
+    assert "warning: 1 group(s) over 4 classes leave little to tell apart" in done.stderr
+    assert "scale.py" not in done.stderr

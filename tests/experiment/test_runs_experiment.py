@@ -223,34 +223,48 @@ def test_a_line_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script_method:DeprecationWarning")  # torch's own compiler uses it
-def test_a_signal_while_compiling_is_answered_and_no_error_of_a_compiler(
+def test_a_run_stopped_while_compiling_is_resumed(
     tiny_values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A terminal's Ctrl-C ends the compilers that torch has started, too."""
-
-    class Listener(NullObserver):
-        def on_message(self, text: str) -> None:
-            messages.append(text)
-
-    def die(*_: object) -> None:
+    def interrupt(*_: object) -> None:
         os.kill(os.getpid(), signal.SIGINT)
-        raise TorchDynamoException("C++ compile error")
+        raise AssertionError("the signal was not answered")
 
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    empty, whole = tmp_path / "a" / "empty.so", tmp_path / "a" / "whole.so"
-    empty.parent.mkdir()
-    empty.touch()
-    whole.write_bytes(b"code")
-    messages: list[str] = []
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr("semco.training.loop.choose_compilation", lambda *_: Compilation(True, "asked for"))
-    with monkeypatch.context() as dying:
-        dying.setattr(Trainer, "_train", die)
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr(Trainer, "_train", interrupt)
         with pytest.raises(Interrupted, match="stopped by SIGINT after step 0"):
-            train(config_of(tiny_values), tmp_path / "run", Listener())
-    assert messages[-1] == "stopping when the network is compiled"
-    assert (empty.exists(), whole.exists()) == (False, True)
+            train(config_of(tiny_values), tmp_path / "run")
     monkeypatch.setattr("semco.training.loop.choose_compilation", lambda *_: Compilation(False, ""))
     assert resume(tmp_path / "run").steps == tiny_values["training"]["steps"]
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method:DeprecationWarning")
+def test_damaged_compiled_code_does_not_change_a_run(
+    tiny_values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first attempt fails after the forward pass, which has changed the running statistics."""
+    original, attempts = Trainer._train, []
+
+    def fail_once(trainer: Trainer, *arguments: Any) -> None:
+        attempts.append(trainer.state.step)
+        if len(attempts) == 1:
+            for buffer in trainer.network.buffers():
+                buffer += 1
+            raise TorchDynamoException("ImportError: x.so: invalid ELF header")
+        original(trainer, *arguments)
+
+    train(config_of(tiny_values), tmp_path / "whole")
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "x.so").write_bytes(b"not a library")
+    monkeypatch.setattr("semco.training.loop.choose_compilation", lambda *_: Compilation(True, "asked for"))
+    monkeypatch.setattr("semco.training.loop.torch.compile", lambda network, **_: network)
+    monkeypatch.setattr(Trainer, "_train", fail_once)
+    train(config_of(tiny_values), tmp_path / "run")
+    assert attempts[:3] == [0, 0, 1]
+    assert_same_run(tmp_path / "whole", tmp_path / "run")
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script_method:DeprecationWarning")

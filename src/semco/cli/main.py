@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+from typing import NoReturn
 
 import typer
 from rich.console import Console
@@ -57,18 +59,25 @@ def version(show: bool = typer.Option(False, "--version", help="Show the version
 
 
 def main() -> None:
-    """Run a command and exit with its exit code."""
+    """Run a command and exit with its exit code. Ctrl-C ends it with code 130, whenever it comes."""
     try:
         try:
             code = exit_code(app)
         except SystemExit as ended:  # raised by typer
             code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
         sys.stdout.flush()
-        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            # gloo's threads do not always survive the end of the interpreter: sometimes a process that had finished and
-            # saved its work crashed, and torchrun reported the run as failed.
-            os._exit(code)
-        sys.exit(code)
+    except KeyboardInterrupt:
+        code = 130
     except BrokenPipeError:  # the reader of the output has closed it, for example `| head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
+        code = 141
+    leave(code)
+
+
+def leave(code: int) -> NoReturn:
+    """End the process; what the interpreter does at its end is neither interrupted nor waited for after a signal."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # gloo's threads do not always survive the end of the interpreter: sometimes a process that had finished and saved
+    # its work crashed, and torchrun reported the run as failed.
+    if code > 128 or int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        os._exit(code)
+    sys.exit(code)

@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from semco.errors import UserError
+from semco.errors import SemcoWarning, UserError
 from semco.training.signals import Interrupted
 
 if TYPE_CHECKING:
@@ -33,10 +33,9 @@ def status_console() -> Console:
 
 def exit_code(command: Callable[..., None], *arguments: object) -> int:
     """Run a command and return its exit code; bad input ends in one sentence and exit code 2."""
-    if not is_main():
-        warnings.simplefilter("ignore")
     try:
-        command(*arguments)
+        with plain_warnings():
+            command(*arguments)
     except UserError as error:
         status_console().print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
         return 2
@@ -45,6 +44,19 @@ def exit_code(command: Callable[..., None], *arguments: object) -> int:
     except KeyboardInterrupt:
         return 130
     return 0
+
+
+@contextmanager
+def plain_warnings() -> Iterator[None]:
+    """Print warnings of SemCo as one sentence each, and none of the libraries, which are not meant for users."""
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        yield
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *_place: object, **_more: object) -> None:
+    if issubclass(category, SemcoWarning):
+        status_console().print(f"[bold yellow]warning:[/] {escape(str(message))}", highlight=False)
 
 
 def run_in_processes(processes: int, command: Callable[..., None], *arguments: object) -> None:

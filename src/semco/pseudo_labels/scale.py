@@ -13,7 +13,7 @@ import torch
 from scipy.optimize import brentq
 from torch import Tensor
 
-from semco.errors import UserError
+from semco.errors import SemcoWarning, UserError
 from semco.types import Task
 
 # With a larger scale an untrained head would look confident; two rows of M that need it are practically the same.
@@ -39,6 +39,7 @@ def solve_scale(label_vectors: Tensor, group_ids: Tensor, perfect_score: float, 
         warnings.warn(
             f"{int(group_ids.max()) + 1} group(s) over {len(group_ids)} classes leave little to tell apart, so the "
             "similarity scale is solved on single classes; a smaller labels.eps makes smaller groups.",
+            SemcoWarning,
             stacklevel=2,
         )
         group_ids = torch.arange(len(group_ids))

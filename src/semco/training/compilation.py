@@ -8,10 +8,9 @@ from __future__ import annotations
 import copy
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -20,8 +19,9 @@ from torch import nn
 
 from semco.config import TrainingConfig
 from semco.errors import UserError
+from semco.training.compiler_cache import CompilerCache
+from semco.training.compiler_processes import end_compilers, stop_compiling
 from semco.training.execution import recomputes_activations
-from semco.training.observer import Observer
 from semco.training.signals import Interrupted, StopRequest
 
 # Measured on two cores with WRN-28-2 (docs/lab/speed.md): seconds of compilation per convolution, the fraction of a
@@ -81,32 +81,79 @@ def compiler_options(config: TrainingConfig, device: torch.device) -> AbstractCo
     return patched
 
 
+class CompilationError(UserError):
+    """The network could not be compiled."""
+
+
 @contextmanager
-def compiling(stop: StopRequest, observer: Observer, step: int, run: Path) -> Iterator[None]:
+def compiling(stop: StopRequest, step: int, run: Path) -> Iterator[None]:
     """Run the step that compiles, which takes minutes, so that a signal is answered at once.
 
-    Ctrl-C in a terminal also ends the compilers, before any result of the step counts.
+    Nothing of the step is saved yet, so nothing is lost.
     """
-    from torch._dynamo.exc import TorchDynamoException  # takes a second to import
-
-    stop.on_first = partial(observer.on_message, "stopping when the network is compiled")
+    if stop.number is not None:
+        raise Interrupted(stop.number, step, run)
+    caught: tuple[type[BaseException], ...] = (*_compiler_errors(), KeyboardInterrupt)
+    stop.on_first = _interrupt
     try:
         yield
-    except TorchDynamoException as error:
-        remove_empty_libraries()
+    except caught as error:
+        stop_compiling()
         if stop.number is not None:
             raise Interrupted(stop.number, step, run) from None
-        reason, again = str(error).strip().splitlines()[0], f"semco resume {run}"
-        raise UserError(
-            f"the network could not be compiled ({reason}); try '{again}', or train with training.compile=off."
-        ) from error
-    stop.on_first = None
+        if not isinstance(error, Exception):
+            raise
+        raise _compilation_error(error, run) from error
+    finally:
+        stop.on_first = None
 
 
-def remove_empty_libraries() -> None:
-    """Remove the empty libraries that a killed compiler leaves in torch's cache; every later run would fail at them."""
-    from torch._inductor.runtime.cache_dir_utils import cache_dir
+def _interrupt() -> None:
+    """End the compilers, then this step; torch's compiler would catch any other exception."""
+    end_compilers()
+    raise KeyboardInterrupt
 
-    for file in Path(cache_dir()).rglob("*.so"):
-        if file.stat().st_size == 0:
-            file.unlink(missing_ok=True)
+
+def _compiler_errors() -> tuple[type[Exception], ...]:
+    """Return what torch raises if code cannot be compiled, or be read or loaded from the cache (as it is, then)."""
+    from torch._dynamo.exc import TorchDynamoException  # takes a second to import
+    from torch._inductor.exc import CppCompileError
+
+    return (TorchDynamoException, CppCompileError, ImportError, OSError, SyntaxError)
+
+
+def _compilation_error(error: Exception, run: Path) -> CompilationError:
+    lines, again = str(error).strip().splitlines(), f"semco resume {run}"
+    reason = lines[0] if lines else type(error).__name__
+    return CompilationError(
+        f"the network could not be compiled ({reason}); try '{again}', or train with training.compile=off."
+    )
+
+
+def take_compiling_step(
+    take_step: Callable[[], None],
+    guard: Callable[[], AbstractContextManager[None]],
+    cache: CompilerCache,
+    modules: Sequence[nn.Module],
+    *,
+    can_repeat: bool,
+) -> bool:
+    """Take the step that compiles within ``guard()``; return whether it was repeated because of damaged cached code.
+
+    A step that cannot be compiled fails before it changes weights, so only the buffers of ``modules`` are restored.
+    """
+    buffers = [(buffer, buffer.clone()) for module in modules for buffer in module.buffers()]
+    try:
+        with guard():
+            take_step()
+        return False
+    except CompilationError:
+        cache.clear()
+        if not (can_repeat and cache.had_libraries):
+            raise
+    with torch.no_grad():
+        for buffer, value in buffers:
+            buffer.copy_(value)
+    with guard():
+        take_step()
+    return True

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -30,7 +31,8 @@ from semco.run.folder import RunFolder
 from semco.run.identity import changes_of_run
 from semco.run.seal import broken_seals
 from semco.training.allocator import reuse_freed_memory
-from semco.training.compilation import choose_compilation, compiler_options, compiling
+from semco.training.compilation import choose_compilation, compiler_options, compiling, take_compiling_step
+from semco.training.compiler_cache import CompilerCache, compiler_cache
 from semco.training.exchange import StepExchange
 from semco.training.execution import choose_precision
 from semco.training.forward import NetworkForward
@@ -124,10 +126,12 @@ class Trainer:
         self.observer.on_start(self.state.step, self._schedule.total)
         self.network.train()
         self._started = time.perf_counter() - self.state.seconds
-        with self._runtime() as (stop, batches, keep_memory):
+        with self._runtime() as (stop, batches, keep_memory, cache):
             for taken, (batch, truth) in enumerate(batches):
                 self._refresh_if_due()
-                with self._compiling(stop) if taken == 0 and self._compiles else nullcontext():
+                if taken == 0 and cache is not None:
+                    self._compile_and_train(batch, truth, stop, cache)
+                else:
                     self._train(batch, truth, stop)
                 if taken == 0:
                     keep_memory()
@@ -136,18 +140,28 @@ class Trainer:
                 self._save_if_due()
 
     @contextmanager
-    def _runtime(self) -> Iterator[tuple[StopRequest, Prefetch, Callable[[], None]]]:
-        """Set up what surrounds the loop: signals, prefetching, compiler options, memory."""
+    def _runtime(self) -> Iterator[tuple[StopRequest, Prefetch, Callable[[], None], CompilerCache | None]]:
+        """Set up what surrounds the loop: signals, prefetching, the compiler's options and cache, memory."""
         with (
             catch_signals(ignore_repeats=self._processes.are_several) as stop,
             Prefetch(self.batches, self.state.step, self._schedule.total) as batches,
             compiler_options(self.config.training, self._device),
+            compiler_cache(self._compiles) as cache,
             reuse_freed_memory(self._device, self._reuse_memory) as keep_memory,
         ):
-            yield stop, batches, keep_memory
+            yield stop, batches, keep_memory, cache
 
-    def _compiling(self, stop: StopRequest) -> Any:
-        return compiling(stop, self.observer, self.state.step, self.run_folder.path)
+    def _compile_and_train(self, batch: Batch, truth: Tensor, stop: StopRequest, cache: CompilerCache) -> None:
+        """Take the first step, in which the network is compiled."""
+        is_repeated = take_compiling_step(
+            partial(self._train, batch, truth, stop),
+            partial(compiling, stop, self.state.step, self.run_folder.path),
+            cache,
+            (self.network, self.average, self.method),
+            can_repeat=not self._processes.are_several,  # the others would wait for gradients of the failed step
+        )
+        if is_repeated:
+            self.observer.on_message(f"the compiled code in {cache.folder} was damaged; it was compiled again")
 
     def _train(self, batch: Batch, truth: Tensor, stop: StopRequest) -> None:
         """Take one step: losses, gradients, weights, EMA weights."""

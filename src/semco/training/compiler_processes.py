@@ -1,0 +1,102 @@
+"""The compilers that torch.compile starts; they must end when a signal stops the run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+# Seconds after which a compiler that does not end is killed, and after which it is no longer waited for.
+KILL_AFTER, GIVE_UP_AFTER = 0.5, 3.0
+
+
+class Process(NamedTuple):
+    """A process of this machine."""
+
+    pid: int
+    parent: int
+    command: str
+
+
+def list_processes() -> Iterator[Process]:
+    """Yield the processes of this machine that this one may see."""
+    if Path("/proc/self/stat").exists():
+        yield from _read_proc()
+        return
+    try:
+        listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return
+    for line in listed.stdout.splitlines():
+        pid, parent, command = line.split(None, 2)
+        yield Process(int(pid), int(parent), command)
+
+
+def _read_proc() -> Iterator[Process]:
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            status = (folder / "stat").read_text(errors="replace")
+            command = (folder / "cmdline").read_text(errors="replace").replace("\0", " ")
+        except OSError:  # it has ended, or belongs to another user
+            continue
+        parent = status.rpartition(")")[2].split()[1]
+        yield Process(int(folder.name), int(parent), command)
+
+
+def find_compilers(folder: str) -> list[int]:
+    """Return the ids of the children of this process whose command names ``folder``, and of all their descendants."""
+    processes = list(list_processes())
+    found = [each.pid for each in processes if each.parent == os.getpid() and folder in each.command]
+    for pid in found:  # grows
+        found += [each.pid for each in processes if each.parent == pid]
+    return found
+
+
+def end_compilers(number: int = signal.SIGTERM) -> None:
+    """Send a signal to the compilers of this process, which write to the folder of compiled code."""
+    folder = os.environ.get("TORCHINDUCTOR_CACHE_DIR")  # torch sets it before the first compiler
+    for pid in find_compilers(folder) if folder else ():
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:  # it has ended
+            continue
+
+
+def stop_compiling() -> None:
+    """Cancel what torch has yet to compile, and wait until its compilers have ended, so that none is left behind.
+
+    torch then forgets all compiled code, because it would wait for the cancelled part of it.
+    """
+    if "torch._inductor.async_compile" in sys.modules:
+        from torch._inductor.async_compile import AsyncCompile
+
+        if AsyncCompile.pool.cache_info().currsize:
+            pool = AsyncCompile.pool()
+            AsyncCompile.pool.cache_clear()
+            pool.shutdown(wait=False, cancel_futures=True)
+            _wait_for(threading.Thread(target=pool.shutdown, daemon=True))
+    forget_compiled_code()
+
+
+def _wait_for(end: threading.Thread) -> None:
+    """End compilers until the thread, which waits for those that use them, has ended."""
+    started = time.monotonic()
+    end.start()
+    while end.is_alive() and (waited := time.monotonic() - started) < GIVE_UP_AFTER:
+        end_compilers(signal.SIGTERM if waited < KILL_AFTER else signal.SIGKILL)
+        end.join(0.05)
+
+
+def forget_compiled_code() -> None:
+    """Make torch read or compile all code again when it is next needed."""
+    import torch
+    from torch._inductor.utils import clear_caches
+
+    torch._dynamo.reset()
+    clear_caches()
