@@ -45,10 +45,10 @@ def main(arguments: list[str] | None = None) -> int:
         tallies.append(run_attack(attack, root, options.seed, numbers, deadline, options.jobs))
         if os.listdir(top) != ["work"]:  # noqa: PTH208
             raise Failure(f"{name} wrote outside its folder", str(sorted(top.iterdir())))
-    print_json(tallies, options.seed) if options.json else print_tables(tallies, with_details=options.case is not None)
     if options.case is None:
         shutil.rmtree(top)
-    elif not options.json:
+    print_json(tallies, options.seed) if options.json else print_tables(tallies, with_details=options.case is not None)
+    if options.case is not None and not options.json:
         sys.stdout.write(f"\nthe files of the case: {top / 'work' / options.only[0] / 'worker-0' / 'case'}\n")
     return int(any(tally.failed for tally in tallies))
 
