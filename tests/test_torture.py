@@ -84,7 +84,7 @@ def case(case):
     return "right"
 
 attack = Attack("broken", cases=12, minutes=1, case=case, limit=0.3)
-print(json.dumps(run_attack(attack, Path(sys.argv[1]), 3, range(12), 60).as_dict()))
+print(json.dumps(run_attack(attack, Path(sys.argv[1]), 3, range(12), time.monotonic() + 60).as_dict()))
 """
 
 

@@ -90,7 +90,7 @@ def odd_arrays(random: Random, _originals: Originals) -> bytes:
     arrays: dict[str, Any] = small_arrays()
     for _ in range(random.choice((1, 1, 2, 3))):
         name = random.choice(sorted(arrays))
-        arrays[name] = odd_array(random, arrays[name])
+        arrays[name] = odd_array(random, small_arrays()[name])
     if random.random() < 0.2:
         arrays[random.choice(("x_train ", "X_train", "a/../b", "", "é", "y_tset", "x" * 300))] = arrays.pop("x_train")
     stream = io.BytesIO()

@@ -172,4 +172,4 @@ def last_checkpoint(run: Path) -> dict[str, bytes]:
     return {name: np.ascontiguousarray(tensor).tobytes() for name, tensor in tensors.items()}
 
 
-ATTACK = Attack("kills", cases=100, minutes=7, case=case, prepare=prepare, limit=90, memory=None)
+ATTACK = Attack("kills", cases=100, minutes=6, case=case, prepare=prepare, limit=90, memory=None)

@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 import warnings
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from torture.summary import print_json, print_tables
 
 ATTACKS = {
     module.ATTACK.name: module.ATTACK
-    for module in (kills, run_folders, images, archives, configurations, vectors, downloads)
+    for module in (images, archives, configurations, vectors, downloads, run_folders, kills)
 }
 ALL_MINUTES = sum(attack.minutes for attack in ATTACKS.values())
 
@@ -34,19 +35,20 @@ def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
     warnings.simplefilter("ignore")  # of Pillow, about damaged images
     top = Path(tempfile.mkdtemp(prefix="semco-torture-"))
-    tallies = []
+    tallies, deadline = [], time.monotonic()
+    minutes = sum(ATTACKS[name].minutes for name in options.only)
     for name in options.only:
         root = top / "work" / name
         attack = ATTACKS[name]
         numbers = range(max(1, round(attack.cases * options.n))) if options.case is None else [options.case]
-        seconds = 60 * attack.minutes * options.minutes / ALL_MINUTES
-        tallies.append(run_attack(attack, root, options.seed, numbers, seconds, options.jobs))
+        deadline += 60 * attack.minutes * options.minutes / minutes  # time that one attack leaves goes to the next
+        tallies.append(run_attack(attack, root, options.seed, numbers, deadline, options.jobs))
         if os.listdir(top) != ["work"]:  # noqa: PTH208
             raise Failure(f"{name} wrote outside its folder", str(sorted(top.iterdir())))
-    print_json(tallies, options.seed) if options.json else print_tables(tallies, with_details=options.case is not None)
     if options.case is None:
         shutil.rmtree(top)
-    elif not options.json:
+    print_json(tallies, options.seed) if options.json else print_tables(tallies, with_details=options.case is not None)
+    if options.case is not None and not options.json:
         sys.stdout.write(f"\nthe files of the case: {top / 'work' / options.only[0] / 'worker-0' / 'case'}\n")
     return int(any(tally.failed for tally in tallies))
 

@@ -14,18 +14,18 @@ from torture.workers import run_cases
 CASES_SHARE = 0.85  # of the time; the rest is for repeating failures
 
 
-def run_attack(attack: Attack, root: Path, seed: int, numbers: Sequence[int], seconds: float, jobs: int = 2) -> Tally:
-    """Run the cases with these numbers; each kind of failure is repeated in a new process, to be sure of it."""
+def run_attack(attack: Attack, root: Path, seed: int, numbers: Sequence[int], deadline: float, jobs: int = 2) -> Tally:
+    """Run the cases with these numbers until ``deadline``, and repeat each kind of failure in a new process."""
     began = time.monotonic()
     (root / "originals").mkdir(parents=True)
     originals = attack.prepare(root / "originals")
     tally = Tally(attack.name, len(numbers), seed)
-    deadline = began + CASES_SHARE * seconds
-    for outcome in run_cases(attack, originals, root, seed, iter(numbers), deadline, min(jobs, len(numbers))):
+    last = began + CASES_SHARE * (deadline - began)
+    for outcome in run_cases(attack, originals, root, seed, iter(numbers), last, min(jobs, len(numbers))):
         tally.add(outcome)
         show_progress(tally)
     for kind in tally.kinds.values() if len(numbers) > 1 else ():
-        if time.monotonic() < began + seconds:
+        if time.monotonic() < deadline:
             (again,) = run_cases(attack, originals, root, seed, iter([kind.case]), float("inf"), 1)
             kind.repeated = again.failure == kind.kind
     tally.seconds = time.monotonic() - began
