@@ -18,13 +18,16 @@ PRELOADED = ("semco.experiment", "sklearn.cluster", "torch._dynamo")
 def launch(processes: int, work: Callable[..., int], *arguments: object) -> int:
     """Call ``work(*arguments)``, which returns an exit code, in several processes; return their common exit code.
 
-    Signals are passed to the processes, which have `TORCH_ELASTIC_SHUTDOWN_TIMEOUT` (30) seconds to save.
+    Signals are passed to the processes, which have `TORCH_ELASTIC_SHUTDOWN_TIMEOUT` (30) seconds to save. If this
+    process is killed, they end as well (`semco.distributed.parent`).
     """
     from torch.distributed.elastic.multiprocessing import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))
+    quiet = os.environ.get("PYTHONWARNINGS"), "ignore:resource_tracker:UserWarning"  # if this process is killed
+    os.environ["PYTHONWARNINGS"] = ",".join(filter(None, quiet))
     multiprocessing.set_forkserver_preload(list(PRELOADED))
     methods = multiprocessing.get_all_start_methods()
     logging.disable(logging.WARNING)  # the agent warns of every process that it ends, also on request

@@ -18,6 +18,7 @@ from torch._C._distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
 from semco.distributed.collectives import gather_rows
+from semco.distributed.parent import end_with_parent
 from semco.errors import UserError
 
 T = TypeVar("T")
@@ -57,6 +58,7 @@ def process_group(processes: Processes) -> Iterator[None]:
     if not processes.are_several:
         yield
         return
+    end_with_parent()
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     rank, world_size = processes.rank, processes.world_size
     dist.init_process_group(backend, store=_store(processes), rank=rank, world_size=world_size)

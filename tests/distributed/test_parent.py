@@ -1,0 +1,109 @@
+"""Processes of a run end when the one that started them was killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from semco.config import configure, merge
+from semco.distributed import parent
+from semco.run.folder import RunFolder
+from semco.training.compiler_processes import list_processes
+from semco.training.signals import catch_signals
+
+
+@pytest.fixture
+def exits(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """The codes with which this process would have ended."""
+    codes: list[int] = []
+    monkeypatch.setattr(parent.os, "_exit", codes.append)
+    monkeypatch.setattr(parent, "GRACE", 0.0)
+    monkeypatch.setattr(parent, "INTERVAL", 0.0)
+    yield codes
+    for thread in watchers():
+        thread.join(10)
+
+
+def watchers() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "_watch"]
+
+
+def test_the_death_of_the_parent_is_a_request_to_stop(exits: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    death = threading.Event()
+    monkeypatch.setattr(parent.multiprocessing, "parent_process", lambda: SimpleNamespace(join=death.wait))
+    with catch_signals() as stop:
+        parent.end_with_parent()
+        parent.end_with_parent()
+        (watcher,) = watchers()
+        assert stop.number is None
+        death.set()
+        watcher.join(10)
+        assert stop.number == signal.SIGTERM
+    assert exits == [143]  # if it has not ended by itself in time
+
+
+def test_a_process_that_torchrun_started_looks_at_its_parent(exits: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = iter([7, 7, 7, 1])
+    monkeypatch.setattr(parent.os, "getppid", lambda: next(numbers))
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
+    with catch_signals() as stop:
+        parent.end_with_parent()
+        for thread in watchers():
+            thread.join(10)
+        assert stop.number == signal.SIGTERM
+    assert exits == [143]
+
+
+def test_the_shell_of_a_background_process_may_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
+    parent.end_with_parent()
+    assert watchers() == []
+
+
+def descendants(pid: int) -> set[int]:
+    processes, found = list(list_processes()), [pid]
+    for each in found:  # grows
+        found += [process.pid for process in processes if process.parent == each]
+    return set(found[1:])
+
+
+def alive(pids: set[int]) -> set[int]:
+    """Those that still run; a process that has ended and was not collected has no command."""
+    return {process.pid for process in list_processes() if process.pid in pids and process.command}
+
+
+def test_workers_of_a_killed_command_save_and_end(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    file, run = tmp_path / "config.yaml", tmp_path / "run"
+    training = {"steps": 100_000, "log_every": 1, "compile": "off"}
+    file.write_text(configure(options=merge(tiny_values, {"training": training})).to_yaml())
+    command = ["-m", "semco", "train", "--config", str(file), "--out", str(run), "--processes", "2"]
+    started = subprocess.Popen([sys.executable, *command], stderr=subprocess.PIPE, text=True)
+    while not (run / "metrics.jsonl").exists():
+        assert started.poll() is None, started.communicate()
+        time.sleep(0.05)
+    workers = descendants(started.pid)
+    assert len(workers) >= 2
+    started.kill()
+    deadline = time.monotonic() + 60
+    while alive(workers) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    left = alive(workers)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert not left
+    _, errors = started.communicate()
+    assert "Traceback" not in errors
+    assert "Warning" not in errors
+    assert list((run / "checkpoints").glob("step-*.safetensors"))
+    with RunFolder(run).lock():  # nobody trains there any more
+        pass
