@@ -1,4 +1,4 @@
-"""A vector store: terms and their vectors on disk, opened in milliseconds at any size.
+"""A vector store: terms and their vectors on disk, opened in milliseconds.
 
 A store is a folder: ``vectors.npy`` (n x d; float16, or int8 with a scale per row), ``terms.bin`` (the sorted terms in
 UTF-8 without separators), ``offsets.npy`` (n + 1 positions in it), ``ranks.npy`` (n frequency ranks) and

@@ -106,6 +106,25 @@ def test_an_interrupted_build_resumes(files: dict[str, Path], tmp_path: Path, mo
     assert not (tmp_path / ".store.stages").exists()
 
 
+def test_a_damaged_stage_is_computed_again(
+    files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = build_store(**files, out=tmp_path / "whole")
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pipeline, "combine", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            build_store(**files, out=tmp_path / "store")
+    for number, stage in enumerate((tmp_path / ".store.stages").iterdir()):
+        content = stage.read_bytes()
+        stage.write_bytes(content[:40] if number % 2 else content[:-200] + bytes(100) + content[-100:])
+    again = build_store(**files, out=tmp_path / "store")
+    np.testing.assert_array_equal(again.vectors(ANIMALS), whole.vectors(ANIMALS))
+
+
 def test_a_changed_file_is_read_again(files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt

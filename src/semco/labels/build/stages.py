@@ -6,13 +6,14 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from semco.files import atomic_path
+from semco.files import ZIP_ERRORS, atomic_path, open_regular
 from semco.labels.build.progress import Report
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -26,10 +27,15 @@ class Stages:
         self.report = report
 
     def load_or_compute(self, name: str, inputs: list[Path], settings: Any, compute: Callable[[], Arrays]) -> Arrays:
-        """Return the stage's arrays, read from disk if the same inputs and settings produced them before."""
+        """Return the stage's arrays, read from disk if the same inputs and settings produced them before.
+
+        A stored file that is damaged is computed again.
+        """
         path = self.folder / f"{name}-{fingerprint(inputs, settings)}.npz"
         if path.is_file():
-            with np.load(path) as stored:
+            # The file is opened here, because NumPy does not close a damaged one.
+            damage = suppress(*ZIP_ERRORS, ValueError, RuntimeError, LookupError)
+            with damage, open_regular(path) as stream, np.load(stream) as stored:
                 return dict(stored)
         arrays = compute()
         with atomic_path(path) as temporary, temporary.open("wb") as stream:
