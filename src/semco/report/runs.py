@@ -12,7 +12,7 @@ from semco.config import read_yaml
 from semco.config.schema import method_name
 from semco.errors import UserError
 from semco.evaluation.results import EVALUATION_FILE
-from semco.files import read_json, readable_name
+from semco.files import read_json, read_text, readable_name
 from semco.run.folder import RunFolder
 from semco.run.result import RunResult
 
@@ -131,7 +131,7 @@ def read_run(path: Path) -> Run:
     lines = [line for line in folder.metrics() if isinstance(line, dict) and _is_number(line.get("step"))]
     return Run(
         path,
-        read_yaml(folder.config_file.read_text(encoding="utf-8"), str(folder.config_file)),
+        read_yaml(read_text(folder.config_file), str(folder.config_file)),
         labels=_read_if_exists(folder.labels_file),
         split=_read_if_exists(folder.split_file),
         metrics=tuple(sorted(lines, key=lambda line: float(line["step"]))),

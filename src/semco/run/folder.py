@@ -11,7 +11,7 @@ from typing import Any
 
 from semco.config import Config, read_yaml
 from semco.errors import UserError
-from semco.files import cannot_write, is_leftover, lock, remove_leftovers, write_json, write_text
+from semco.files import cannot_write, is_leftover, lock, read_text, remove_leftovers, write_json, write_text
 from semco.run.result import RunResult
 
 
@@ -71,12 +71,7 @@ class RunFolder:
 
     def config(self) -> Config:
         """Return the configuration of the run."""
-        if not self.config_file.is_file():
-            raise UserError(f"{self.config_file} is not a file; start a new run.")
-        try:
-            values = read_yaml(self.config_file.read_text(encoding="utf-8"), str(self.config_file))
-        except UnicodeDecodeError:
-            raise UserError(f"{self.config_file} is not a text file in UTF-8; start a new run.") from None
+        values = read_yaml(read_text(self.config_file), str(self.config_file))
         if not values:
             raise UserError(f"{self.config_file} is empty; start a new run.")
         return Config.parse(values)
