@@ -20,7 +20,7 @@ from torch import nn
 from semco.config import TrainingConfig
 from semco.errors import UserError
 from semco.training.compiler_cache import CompilerCache
-from semco.training.compiler_processes import end_compilers, stop_compiling
+from semco.training.compiler_processes import interrupt_compilers, stop_compiling
 from semco.training.execution import recomputes_activations
 from semco.training.signals import Interrupted, StopRequest
 
@@ -110,7 +110,7 @@ def compiling(stop: StopRequest, step: int, run: Path) -> Iterator[None]:
 
 def _interrupt() -> None:
     """End the compilers, then this step; torch's compiler would catch any other exception."""
-    end_compilers()
+    interrupt_compilers()
     raise KeyboardInterrupt
 
 

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,23 +50,35 @@ def _read_proc() -> Iterator[Process]:
         yield Process(int(folder.name), int(parent), command)
 
 
-def find_compilers(folder: str) -> list[int]:
-    """Return the ids of the children of this process whose command names ``folder``, and of all their descendants."""
+def find_compilers(folder: str) -> list[Process]:
+    """Return the children of this process whose command names ``folder``, and all their descendants."""
     processes = list(list_processes())
-    found = [each.pid for each in processes if each.parent == os.getpid() and folder in each.command]
-    for pid in found:  # grows
-        found += [each.pid for each in processes if each.parent == pid]
+    found = [each for each in processes if each.parent == os.getpid() and folder in each.command]
+    for compiler in found:  # grows
+        found += [each for each in processes if each.parent == compiler.pid]
     return found
 
 
-def end_compilers(number: int = signal.SIGTERM) -> None:
-    """Send a signal to the compilers of this process, which write to the folder of compiled code."""
+def end_compilers(number: int = signal.SIGTERM) -> bool:
+    """Send a signal to the compilers of this process, which write to torch's cache; return whether there were any.
+
+    Of a compiler that has started other programs only these get it: it then removes their files and ends.
+    """
     folder = os.environ.get("TORCHINDUCTOR_CACHE_DIR")  # torch sets it before the first compiler
-    for pid in find_compilers(folder) if folder else ():
-        try:
-            os.kill(pid, number)
-        except ProcessLookupError:  # it has ended
-            continue
+    compilers = find_compilers(folder) if folder else []
+    parents = {each.parent for each in compilers if each.command}  # one without a command has ended
+    for compiler in compilers:
+        if compiler.pid not in parents:
+            with suppress(ProcessLookupError):  # it has ended
+                os.kill(compiler.pid, number)
+    return bool(compilers)
+
+
+def interrupt_compilers() -> None:
+    """End the compilers that run now, and wait a moment for them to remove their files."""
+    deadline = time.monotonic() + KILL_AFTER
+    while end_compilers() and time.monotonic() < deadline:
+        time.sleep(0.02)
 
 
 def stop_compiling() -> None:
