@@ -11,6 +11,7 @@ from torch import Tensor
 
 from semco.config import DataConfig
 from semco.data.batches import Batches, Prefetch, Stream
+from semco.data.inputs import ImageInputs
 from semco.data.randomness import derive_seed, make_generator
 from semco.data.split import make_split
 from semco.errors import UserError
@@ -30,11 +31,17 @@ class Noise:
         made = [images.float() + 0.9 * torch.rand(images.shape, generator=generator) for _ in range(weak + strong)]
         return Views(tuple(made[:weak]), tuple(made[weak:]))
 
+    def plain(self, images: Tensor) -> Tensor:
+        return images.float()
+
+
+INPUTS = ImageInputs(IMAGES, Noise(), torch.device("cpu"))
+
 
 def batches(**changes: object) -> Batches:
     options = {"batch_size": 12, "mu": 2, "seed": 5, **changes}
     counts = options.pop("counts", ALL)
-    return Batches(IMAGES, LABELS, SPLIT, counts, Noise(), **options)  # type: ignore[arg-type]
+    return Batches(INPUTS, LABELS, SPLIT, counts, **options)  # type: ignore[arg-type]
 
 
 def shown(view: Tensor) -> list[int]:
@@ -133,7 +140,7 @@ class TestBatch:
         split = make_split(LABELS, DataConfig(labels_per_class=3), seed=0)
         object.__setattr__(split, "labelled", split.labelled[:0])
         with pytest.raises(UserError, match="no labelled image"):
-            Batches(IMAGES, LABELS, split, ALL, Noise(), batch_size=4, mu=1, seed=0)
+            Batches(INPUTS, LABELS, split, ALL, batch_size=4, mu=1, seed=0)
 
 
 class TestSeveralProcesses:
@@ -233,8 +240,8 @@ class Failing:
         return step
 
 
-def test_image_shape_and_views_per_step() -> None:
-    assert batches().image_shape == (1, 4, 4)
+def test_input_shape_and_views_per_step() -> None:
+    assert batches().input_shape == (1, 4, 4)
     assert batches().views_per_step == 12 * 2 + 24 * 3
     assert batches(world_size=2).views_per_step == 6 * 2 + 12 * 3
     assert batches(counts=ViewCounts(labelled_weak=1)).views_per_step == 12

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from semco.config import AugmentConfig, Config
 from semco.data.batches import Batches
+from semco.data.inputs import ImageInputs
 from semco.data.split import Split
 from semco.data.views import Augment
 from semco.distributed.processes import Processes
@@ -81,6 +82,9 @@ class ChannelsFirst:
         views = self._augment.views(images, weak, strong, generator)
         return Views(tuple(v.contiguous() for v in views.weak), tuple(v.contiguous() for v in views.strong))
 
+    def plain(self, images: Tensor) -> Tensor:
+        return self._augment.plain(images).contiguous()
+
 
 def make_images(count: int, size: int) -> Tensor:
     """Return smooth noise, whose histograms and edges are like those of photographs: (N, C, H, W) uint8."""
@@ -112,11 +116,10 @@ def make_batches(setting: Setting, method: Method[Any], processes: Processes) ->
     half = torch.full((CHANNELS,), 0.5)
     augment = Augment(AugmentConfig(), mean=half, std=half / 2)
     return Batches(
-        images,
+        ImageInputs(images, augment if setting.channels_last else ChannelsFirst(augment), torch.device("cpu")),
         torch.arange(setting.pool) % setting.classes,
         split,
         method.views,
-        augment if setting.channels_last else ChannelsFirst(augment),
         batch_size=setting.batch_size,
         mu=setting.mu,
         seed=0,

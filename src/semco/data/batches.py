@@ -14,31 +14,17 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
 from types import TracebackType
-from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from semco.data.inputs import Inputs, move
 from semco.data.randomness import make_generator, make_numpy_generator
 from semco.data.split import Split, hidden_truth
 from semco.errors import UserError
 from semco.types import Batch, ViewCounts, Views
-
-# Largest part of an accelerator's free memory that the images may take.
-MAX_PART_OF_FREE_MEMORY = 0.25
-# Largest size of the images on devices that do not report their free memory.
-MAX_BYTES = 1 << 30
-
-
-class ViewMaker(Protocol):
-    """The part of augmentation (`semco.data.views.Augment`) that batches use."""
-
-    def views(self, images: Tensor, weak: int, strong: int, generator: torch.Generator) -> Views:
-        """Return ``weak`` weak and ``strong`` strong views of uint8 images (N, C, H, W); ``generator`` is a CPU one."""
-        ...
-
 
 def check_batch_size(batch_size: int, processes: int) -> None:
     """Raise an error if the processes cannot all get the same number of images."""
@@ -81,11 +67,10 @@ class Batches:
 
     def __init__(
         self,
-        images: Tensor,
+        inputs: Inputs,
         labels: Tensor,
         split: Split,
         counts: ViewCounts,
-        augment: ViewMaker,
         *,
         batch_size: int,
         mu: int,
@@ -96,9 +81,8 @@ class Batches:
     ) -> None:
         check_batch_size(batch_size, world_size)
         self.device = torch.device(device)
-        self._augment, self._counts = augment, counts
+        self._inputs, self._counts = inputs, counts
         self._seed, self._rank = seed, rank
-        self._images = images.to(self.device) if _fit_on(images, self.device) else images
         self._labels, self._truth = labels, hidden_truth(labels, split)
         self._labelled = _ProcessShare("labelled", split.labelled, batch_size, seed, rank, world_size)
         self._unlabelled: _ProcessShare | None = None
@@ -106,9 +90,9 @@ class Batches:
             self._unlabelled = _ProcessShare("unlabelled", split.unlabelled, batch_size * mu, seed, rank, world_size)
 
     @property
-    def image_shape(self) -> tuple[int, ...]:
-        """The shape of an image, (C, H, W)."""
-        return tuple(self._images.shape[1:])
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape of one input of the network, (C, H, W) for images."""
+        return self._inputs.shape
 
     @property
     def views_per_step(self) -> int:
@@ -129,25 +113,18 @@ class Batches:
         index, position = self._labelled.indices(step)
         pool_index, pool_position = self._unlabelled.indices(step) if self._unlabelled else _NO_INDICES
         batch = Batch(
-            class_ids=self._move(self._labels[position]),
+            class_ids=move(self._labels[position], self.device),
             labelled=self._views(position, "labelled", counts.labelled_weak, counts.labelled_strong, step),
             unlabelled=self._views(pool_position, "unlabelled", counts.unlabelled_weak, counts.unlabelled_strong, step),
-            labelled_index=self._move(index),
-            unlabelled_index=self._move(pool_index),
+            labelled_index=move(index, self.device),
+            unlabelled_index=move(pool_index, self.device),
         )
-        return batch, self._move(self._truth[pool_position])
+        return batch, move(self._truth[pool_position], self.device)
 
     def _views(self, position: Tensor, purpose: str, weak: int, strong: int, step: int) -> Views:
         if weak == strong == 0:
             return Views()
-        images = self._move(self._images[position.to(self._images.device)])
-        return self._augment.views(images, weak, strong, make_generator(self._seed, step, self._rank, purpose))
-
-    def _move(self, tensor: Tensor) -> Tensor:
-        """Move a tensor to the device; pinned memory lets the copy to a GPU run in the background."""
-        if self.device.type == "cuda" and tensor.device.type == "cpu":
-            tensor = tensor.pin_memory()
-        return tensor.to(self.device, non_blocking=True)
+        return self._inputs.views(position, weak, strong, make_generator(self._seed, step, self._rank, purpose))
 
 
 class _ProcessShare:
@@ -173,16 +150,6 @@ class _ProcessShare:
 
 
 _NO_INDICES = (torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64))
-
-
-def _fit_on(images: Tensor, device: torch.device) -> bool:
-    """Return whether the device can store the images and still has enough memory for training."""
-    size = images.numel() * images.element_size()
-    if device.type == "cpu":
-        return True
-    if device.type == "cuda":
-        return size < MAX_PART_OF_FREE_MEMORY * torch.cuda.mem_get_info(device)[0]
-    return size < MAX_BYTES
 
 
 class Prefetch:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from semco.config import Config, MethodConfig
 from semco.data.batches import Batches
+from semco.data.inputs import ImageInputs, Inputs
 from semco.data.split import hidden_truth
 from semco.data.views import Augment
 from semco.distributed.processes import Processes, broadcast_from_main, gather_uneven_rows, same_error_everywhere
@@ -77,6 +78,10 @@ class Session:
         dataset = self.problem.dataset
         return Augment(self.config.augment, torch.tensor(dataset.mean), torch.tensor(dataset.std))
 
+    @cached_property
+    def _inputs(self) -> Inputs:
+        return ImageInputs(self.problem.dataset.train_images, self._augment, self.device)
+
     def _network(self) -> Network:
         """Return a freshly initialised network; the seed alone decides the weights."""
         dataset = self.problem.dataset
@@ -94,11 +99,10 @@ class Session:
     def _batches(self) -> Batches:
         dataset, training = self.problem.dataset, self.config.training
         return Batches(
-            dataset.train_images,
+            self._inputs,
             dataset.train_labels,
             self.problem.split,
             self._method.views,
-            self._augment,
             batch_size=training.batch_size,
             mu=training.mu,
             seed=training.seed,
@@ -125,8 +129,8 @@ class Session:
     def _pool(self, network: nn.Module) -> NetworkPool:
         dataset, split = self.problem.dataset, self.problem.split
         parts = torch.from_numpy(split.labelled), torch.from_numpy(split.unlabelled)
-        images, labels = dataset.train_images, dataset.train_labels
-        return NetworkPool(network, self._augment, images, labels, *parts, device=self.device, processes=self.processes)
+        labels = dataset.train_labels
+        return NetworkPool(network, self._inputs, labels, *parts, device=self.device, processes=self.processes)
 
     def _scores(self, network: nn.Module, images: Tensor) -> NDArray[np.float32]:
         """Return the probabilities (N, K) of images; each process computes its share and gets all of them."""

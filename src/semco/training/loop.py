@@ -111,7 +111,7 @@ class Trainer:
 
     def _build_step(self, precision: torch.dtype | None) -> nn.Module:
         training, network = self.config.training, self.network
-        shape, views = self.batches.image_shape, self.batches.views_per_step
+        shape, views = self.batches.input_shape, self.batches.views_per_step
         compilation = choose_compilation(training, network, shape, views, self._device)
         self._compiles = compilation.is_wanted
         if compilation.is_wanted:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from semco.data.views import Augment
+from semco.data.inputs import Inputs
 from semco.distributed.processes import Processes, gather_uneven_rows
 from semco.types import Outputs
 
@@ -24,8 +24,7 @@ class NetworkPool:
     def __init__(
         self,
         network: nn.Module,
-        augment: Augment,
-        images: Tensor,
+        inputs: Inputs,
         labels: Tensor,
         labelled: Tensor,
         unlabelled: Tensor,
@@ -35,9 +34,9 @@ class NetworkPool:
         processes: Processes | None = None,
     ) -> None:
         self.class_ids = labels[labelled].to(device)
-        self._network, self._augment, self._images = network, augment, images
+        self._network, self._inputs = network, inputs
         self._labelled, self._unlabelled = labelled, unlabelled
-        self._device, self._batch_size = device, batch_size
+        self._batch_size = batch_size
         self._processes = processes or Processes()
 
     def labelled(self) -> Outputs:
@@ -55,8 +54,7 @@ class NetworkPool:
 
     def _batches(self, index: Tensor) -> Iterator[Outputs]:
         for chunk in index.split(self._batch_size):
-            images = self._images[chunk.to(self._images.device)].to(self._device)
-            yield self._network(self._augment.plain(images))
+            yield self._network(self._inputs.plain(chunk))
 
     def _join(self, parts: list[Tensor | None]) -> Tensor | None:
         """Join one output over all batches and processes."""
