@@ -42,6 +42,8 @@ PAPER: dict[str, Any] = {
     "labels.dim": 128,  # supp., emb_dim
     "labels.targets": "embedding",
     "model.backbone": "wrn-28-2",  # text, Experimental Setup
+    "model.pretrained": "auto",  # this backbone has no published weights
+    "model.weights": None,
     "model.stem": "auto",
     "model.norm": "batch",
     "model.norm_warmup": False,

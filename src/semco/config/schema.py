@@ -105,7 +105,12 @@ class LabelsConfig(Section):
 
 class ModelConfig(Section):
     backbone: str = "wrn-28-2"
-    """The network: wrn-DEPTH-WIDTH, resnet18 or resnet50."""
+    """The network: wrn-DEPTH-WIDTH, resnet18, resnet50, efficientnet-lite0, -lite1, -lite2, or hf:NAME_OR_FOLDER of a
+    `transformers` model; `semco backbones` lists them."""
+    pretrained: Literal["auto", "none"] = "auto"
+    """Start from published weights if the backbone has them ("auto"), or from random ones ("none")."""
+    weights: Path | None = None
+    """A safetensors file with weights of your own for the backbone, for example model/model.safetensors of a run."""
     stem: Literal["auto", "small", "large"] = "auto"
     """First layers of a ResNet: 7x7 with stride 2 and pooling ("large") or 3x3 ("small"); "auto" is "small" for images
     up to 64 pixels."""

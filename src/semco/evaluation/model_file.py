@@ -23,6 +23,7 @@ from semco.errors import UserError
 from semco.evaluation.probabilities import Head, Scorer
 from semco.files import atomic_path, read_json, write_json
 from semco.models import Network, build_network
+from semco.models.pretrained import PROVENANCE
 from semco.run.checkpoint import digest
 
 FORMAT = 1
@@ -47,6 +48,9 @@ class ModelDescription(Section):
     eps: float
     # The head that predicts by default.
     head: Head = "one_hot"
+    # What the backbone is built from besides the configuration, and where its initial weights came from (`Backbone`).
+    architecture: dict[str, Any] = Field(default_factory=dict)
+    provenance: str = ""
     # Checksums of what the model was trained on (`semco.run.seal`); empty in models of earlier versions.
     seal: dict[str, Any] = Field(default_factory=dict)
     # Checksums of the weights and of the label vectors, by file name; empty in models of earlier versions.
@@ -69,19 +73,21 @@ class SavedModel:
 def save_model(folder: Path, model: SavedModel) -> None:
     """Write the folder; if the process is killed meanwhile, the folder holds no model rather than a damaged one."""
     (folder / DESCRIPTION).unlink(missing_ok=True)
+    backbone = model.network.backbone
     checksums = {
-        WEIGHTS: _save_tensors(folder / WEIGHTS, model.network.state_dict()),
+        WEIGHTS: _save_tensors(folder / WEIGHTS, model.network.state_dict(), {PROVENANCE: backbone.provenance}),
         LABELS: _save_tensors(folder / LABELS, {"embeddings": model.label_vectors}),
     }
-    write_json(folder / DESCRIPTION, {**model.description.model_dump(mode="json"), "checksums": checksums})
+    origin = {"architecture": dict(backbone.architecture), PROVENANCE: backbone.provenance, "checksums": checksums}
+    write_json(folder / DESCRIPTION, model.description.model_dump(mode="json") | origin)
 
 
-def _save_tensors(file: Path, tensors: dict[str, Tensor]) -> str:
+def _save_tensors(file: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> str:
     """Write the tensors and return their checksum."""
     # Copies, because safetensors refuses tensors that share memory or are not contiguous (channels-last).
     stored = {k: t.detach().cpu().contiguous().clone() for k, t in tensors.items()}
     with atomic_path(file) as temporary:
-        save_file(stored, temporary)
+        save_file(stored, temporary, metadata)
     return digest(stored, {})
 
 
@@ -94,6 +100,7 @@ def load_model(folder: Path, device: torch.device | str = "cpu") -> SavedModel:
     if label_vectors is None or tuple(label_vectors.shape) != expected:
         raise UserError(f"{folder / LABELS} does not hold the label vectors that {DESCRIPTION} describes.")
     network = empty_network(description)
+    network.backbone.provenance = description.provenance
     try:
         network.load_state_dict(weights)
     except RuntimeError:
@@ -113,6 +120,7 @@ def empty_network(description: ModelDescription) -> Network:
             description.embedding_dim,
             description.channels,
             max(description.image_size),
+            saved=description.architecture,
         )
 
 

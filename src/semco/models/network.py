@@ -6,14 +6,19 @@ Shapes: N images, C channels, H and W pixels, F features, K classes, d embedding
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from semco.config import ModelConfig
 from semco.errors import UserError, unknown
+from semco.models.backbone import Backbone
+from semco.models.efficientnet_lite import LITE_LAYOUTS, MEAN, STD, EfficientNetLite
 from semco.models.normalisation import Norm
+from semco.models.pretrained import PUBLISHED_WEIGHTS, load_published, load_weights
 from semco.models.resnet import LAYOUTS, ResNet
 from semco.models.wide_resnet import WideResNet
 from semco.types import Outputs
@@ -21,7 +26,7 @@ from semco.types import Outputs
 # In the order in which they are built; the one-hot head is always built.
 HEADS = ("one_hot", "semantic", "rotation")
 # For lists and hints; any wrn-DEPTH-WIDTH of depth 6n+4 can be built.
-KNOWN_BACKBONES = ("wrn-10-1", "wrn-10-2", "wrn-16-2", "wrn-28-2", "wrn-28-8", *LAYOUTS)
+KNOWN_BACKBONES = ("wrn-10-1", "wrn-10-2", "wrn-16-2", "wrn-28-2", "wrn-28-8", *LAYOUTS, *LITE_LAYOUTS)
 # Images up to this side keep their resolution in the first layers of a ResNet.
 SMALL_SIDE = 64
 ROTATIONS = 4
@@ -30,7 +35,7 @@ ROTATIONS = 4
 class Network(nn.Module):
     """A backbone shared by a linear one-hot head and optionally a semantic and a rotation head."""
 
-    def __init__(self, backbone: nn.Module, heads: dict[str, nn.Module]) -> None:
+    def __init__(self, backbone: Backbone, heads: dict[str, nn.Module]) -> None:
         super().__init__()
         self.backbone = backbone
         self.heads = nn.ModuleDict(heads)
@@ -57,14 +62,17 @@ def build_network(
     embedding_dim: int,
     in_channels: int,
     image_size: int,
+    *,
+    saved: Mapping[str, Any] | None = None,
 ) -> Network:
-    """Return a freshly initialised network; torch's global seed decides the weights.
+    """Return a freshly initialised network; torch's global seed decides all weights that are not loaded.
 
     The initial weights of a part do not depend on which heads are built, so that methods start from the same weights.
+    ``saved``: `Backbone.architecture` of a saved model, whose weights follow; none are looked for elsewhere.
     """
     assert set(heads) <= set(HEADS), f"unknown heads in {heads}"
-    backbone = build_backbone(config, in_channels, image_size)
-    features = int(backbone.out_features)  # type: ignore[arg-type]
+    backbone = build_backbone(config, in_channels, image_size, saved=saved)
+    features = backbone.out_features
     makers: dict[str, Callable[[], nn.Module]] = {
         "one_hot": lambda: nn.Linear(features, num_classes),
         "semantic": lambda: _semantic_head(config, features, embedding_dim),
@@ -75,12 +83,34 @@ def build_network(
     return Network(backbone, built)
 
 
-def build_backbone(config: ModelConfig, in_channels: int, image_size: int) -> nn.Module:
-    """Return the backbone of the configured name; its ``out_features`` is F."""
+def build_backbone(
+    config: ModelConfig, in_channels: int, image_size: int, *, saved: Mapping[str, Any] | None = None
+) -> Backbone:
+    """Return the backbone of the configured name with its weights, or, with ``saved``, with initial weights."""
+    backbone = _initial_backbone(config, in_channels, image_size)
+    if saved is None:
+        _load_weights(backbone, config)
+    return backbone
+
+
+def inspect_backbone(config: ModelConfig, in_channels: int, image_size: int) -> Backbone:
+    """Return the backbone on torch's meta device, without memory or weights: sizes, mean, std and layers are right."""
+    with torch.device("meta"):
+        return build_backbone(config, in_channels, image_size, saved={})
+
+
+def feature_size(config: ModelConfig, in_channels: int, image_size: int) -> int:
+    """Return F of a backbone without allocating it."""
+    return inspect_backbone(config, in_channels, image_size).out_features
+
+
+def _initial_backbone(config: ModelConfig, in_channels: int, image_size: int) -> Backbone:
     name, norm = config.backbone, Norm(config.norm, config.norm_warmup)
     if name in LAYOUTS:
         is_small = config.stem == "small" or (config.stem == "auto" and image_size <= SMALL_SIDE)
         return ResNet(LAYOUTS[name], "small" if is_small else "large", in_channels, norm)
+    if name in LITE_LAYOUTS:
+        return _efficientnet_lite(config, in_channels, norm)
     wide = re.fullmatch(r"wrn-(\d+)-(\d+)", name)
     if wide is None:
         raise unknown("backbone", name, KNOWN_BACKBONES)
@@ -90,10 +120,27 @@ def build_backbone(config: ModelConfig, in_channels: int, image_size: int) -> nn
     return WideResNet(depth, width, in_channels, norm)
 
 
-def feature_size(config: ModelConfig, in_channels: int, image_size: int) -> int:
-    """Return F of a backbone without allocating it."""
-    with torch.device("meta"):
-        return int(build_backbone(config, in_channels, image_size).out_features)  # type: ignore[arg-type]
+def _efficientnet_lite(config: ModelConfig, in_channels: int, norm: Norm) -> EfficientNetLite:
+    """Return an EfficientNet-Lite; with published weights, its running statistics need no warm-up."""
+    layout = LITE_LAYOUTS[config.backbone]
+    if config.pretrained == "none":
+        return EfficientNetLite(layout, norm)
+    if norm.kind == "none":
+        raise UserError(
+            f"model.norm=none does not work with the published weights of {config.backbone}: use model.norm=batch, "
+            "or model.pretrained=none."
+        )
+    backbone = EfficientNetLite(layout, replace(norm, warmup=False))
+    backbone.expect(layout.size, MEAN, STD, in_channels)
+    return backbone
+
+
+def _load_weights(backbone: Backbone, config: ModelConfig) -> None:
+    """Load the weights that a configuration asks for, if any."""
+    if config.weights is not None:
+        load_weights(backbone, config.weights)
+    elif config.pretrained == "auto" and config.backbone in PUBLISHED_WEIGHTS:
+        load_published(backbone, config.backbone)
 
 
 def _semantic_head(config: ModelConfig, features: int, embedding_dim: int) -> nn.Module:

@@ -100,11 +100,11 @@ def synchronise(network: nn.Module) -> None:
             layer.is_synchronised = True
 
 
-def norm_layer(norm: Norm, channels: int, momentum: float) -> nn.Module:
+def norm_layer(norm: Norm, channels: int, momentum: float, eps: float = 1e-5) -> nn.Module:
     """Return a normalisation layer over (N, C, H, W), or an identity."""
     if norm.kind == "none":
         return nn.Identity()
-    layer = WarmBatchNorm2d(channels, momentum=momentum)
+    layer = WarmBatchNorm2d(channels, eps=eps, momentum=momentum)
     layer.warmup = norm.warmup
     return layer
 
@@ -114,3 +114,5 @@ def init_convolutions(module: nn.Module) -> None:
     for part in module.modules():
         if isinstance(part, nn.Conv2d):
             nn.init.kaiming_normal_(part.weight, mode="fan_out", nonlinearity="relu")
+            if part.groups > 1:  # torch counts the outputs of all groups
+                part.weight.data.mul_(part.groups**0.5)

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from semco.models.activation import Block, after_activation
+from semco.models.backbone import Backbone, MeanPool
 from semco.models.normalisation import Norm, init_convolutions, norm_layer
 
 MOMENTUM = 0.1
@@ -60,7 +61,7 @@ class ResidualBlock(Block):
         return F.relu(self.shortcut(x) + self.norms[-1](residual), inplace=True)
 
 
-class ResNet(nn.Module):
+class ResNet(Backbone):
     """(N, C, H, W) -> (N, F)."""
 
     def __init__(self, layout: ResNetLayout, stem: Stem, in_channels: int, norm: Norm) -> None:
@@ -74,12 +75,13 @@ class ResNet(nn.Module):
                 blocks.append(_block(layout, channels, 64 * 2**stage, stride, norm))
                 channels = 64 * 2**stage * layout.expansion
         self.stages = nn.Sequential(*blocks)
+        self.pool = MeanPool()
         self.out_features = channels
+        self.first_top_layer = 1 + sum(layout.blocks[:-1])  # the last stage
         init_convolutions(self)
 
-    def forward(self, images: Tensor) -> Tensor:
-        maps: Tensor = self.stages(self.stem(images))  # (N, F, H', W')
-        return maps.mean(dim=(2, 3))
+    def layers(self) -> list[nn.Module]:
+        return [self.stem, *self.stages, self.pool]
 
 
 def _stem(stem: Stem, in_channels: int, norm: Norm) -> nn.Sequential:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from semco.errors import UserError
 from semco.models.activation import Block, after_activation
+from semco.models.backbone import Backbone
 from semco.models.normalisation import Norm, init_convolutions, norm_layer
 
 SLOPE = 0.1
@@ -43,7 +44,7 @@ class PreActivationBlock(Block):
         return self.shortcut(active if self.activate_shortcut else x), self.conv1(active)
 
 
-class WideResNet(nn.Module):
+class WideResNet(Backbone):
     """(N, C, H, W) -> (N, F): three stages of (depth - 4) / 6 blocks, halving the side twice."""
 
     def __init__(self, depth: int, width: int, in_channels: int, norm: Norm) -> None:
@@ -67,11 +68,19 @@ class WideResNet(nn.Module):
             )
         )
         self.norm = norm_layer(norm, sizes[-1], MOMENTUM)
+        self.pool = ActiveMeanPool()
+        self.first_top_layer = 1 + 2 * blocks  # the last stage
         init_convolutions(self)
 
-    def forward(self, images: Tensor) -> Tensor:
-        maps = F.leaky_relu(self.norm(self.stages(self.stem(images))), SLOPE, inplace=True)  # (N, F, H/4, W/4)
-        return maps.mean(dim=(2, 3))
+    def layers(self) -> list[nn.Module]:
+        return [self.stem, *self.stages, self.norm, self.pool]
+
+
+class ActiveMeanPool(nn.Module):
+    """(N, F, H, W) -> (N, F): the mean of the activated maps, which are overwritten."""
+
+    def forward(self, maps: Tensor) -> Tensor:
+        return F.leaky_relu(maps, SLOPE, inplace=True).mean(dim=(2, 3))
 
 
 def _blocks_per_stage(depth: int) -> int:

@@ -1,0 +1,58 @@
+"""What every backbone has: its layers in order, the images that it expects, and where its weights come from.
+
+Shapes: N images, C channels, H and W pixels, F features.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+
+class Backbone(nn.Module, ABC):
+    """(N, C, H, W) -> (N, F): the composition of `layers`."""
+
+    out_features: int
+    first_top_layer: int
+    """Index of the first layer that is trained if only the top of the backbone is: the last fifth to quarter of it."""
+    native_size: int | None = None
+    """Side in pixels of the images that the weights were made for; None: any."""
+    mean: tuple[float, ...] | None = None
+    """Mean of each channel that the weights expect, of pixels scaled to [0, 1]; None: that of the data set."""
+    std: tuple[float, ...] | None = None
+    """Standard deviation of each channel that the weights expect; None: that of the data set."""
+    provenance: str = ""
+    """Where the weights were loaded from and under which licence; empty: they were drawn from the seed."""
+    architecture: Mapping[str, Any] = {}
+    """What a saved model needs, besides the configuration, to build this backbone without its original files."""
+
+    @abstractmethod
+    def layers(self) -> list[nn.Module]:
+        """Return the modules whose composition, in this order, is `forward`."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the features (N, F) of images (N, C, H, W)."""
+        values = images
+        for layer in self.layers():
+            values = layer(values)
+        return values
+
+    def expect(self, size: int | None, mean: tuple[float, ...], std: tuple[float, ...], channels: int) -> None:
+        """Set the images that the weights expect; grey images (1 channel) get the average over the colours."""
+        self.native_size = size
+        self.mean, self.std = (value if channels == len(value) else (sum(value) / len(value),) for value in (mean, std))
+
+
+class MeanPool(nn.Module):
+    """(N, F, H, W) -> (N, F): the mean over the pixels."""
+
+    def forward(self, maps: Tensor) -> Tensor:
+        return maps.mean(dim=(2, 3))
+
+
+def as_colour(images: Tensor) -> Tensor:
+    """Return images (N, C, H, W) with three channels; the one channel of grey images is repeated."""
+    return images.expand(-1, 3, -1, -1) if images.shape[1] == 1 else images
