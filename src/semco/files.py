@@ -229,3 +229,14 @@ _JSON_KINDS = {
     bool: "true or false",
     type(None): "null",
 }
+
+
+def cache_folder(name: str) -> Path | None:
+    """Return the folder of this name in SemCo's part of the user's cache folder; None if it cannot be written."""
+    try:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute()
+        folder = base / "semco" / name
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError):  # the user may have no home
+        return None
+    return folder if os.access(folder, os.W_OK | os.X_OK) else None

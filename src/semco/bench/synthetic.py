@@ -135,7 +135,7 @@ def build_trainer(setting: Setting, folder: Path, observer: Observer, processes:
     torch.manual_seed(0)
     method = build_method(config.method, task)
     size = setting.image_size
-    network: nn.Module = build_network(config.model, method.heads, setting.classes, EMBEDDING_SIZE, CHANNELS, size)
+    network = build_network(config.model, method.heads, setting.classes, EMBEDDING_SIZE, CHANNELS, size)
     if setting.recompute == "on":
         recompute_activations(network)
     if setting.channels_last:

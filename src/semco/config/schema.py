@@ -124,6 +124,16 @@ class ModelConfig(Section):
     released code)."""
     mlp_hidden: int = Field(default=2048, ge=1)
     """Width of the hidden layer of a semantic head of two layers."""
+    tune: Literal["all", "top", "heads"] = "all"
+    """The layers that are trained: all, the last stages of the backbone and the heads ("top"), or only the heads. The
+    others keep their pretrained weights, and their outputs are computed once for all steps."""
+    freeze_norm: Annotated[Literal["auto", "on", "off"], BeforeValidator(_on_or_off)] = "auto"
+    """Keep the statistics of batch normalisation as they were loaded; "auto": for backbones with loaded weights."""
+    heads_init: Literal["auto", "probe", "random"] = "auto"
+    """Initial weights of the heads: a linear probe, fitted to the features of the labelled images, or random; "auto":
+    a probe for backbones with loaded weights."""
+    cached_views: int = Field(default=6, ge=1, le=64)
+    """Weak and strong views per image whose outputs of the frozen layers are stored (tune: top or heads)."""
 
 
 class AugmentConfig(Section):
@@ -142,6 +152,8 @@ class AugmentConfig(Section):
 class OptimConfig(Section):
     lr: PositiveFloat | Literal["auto"] = "auto"
     """Learning rate; "auto" is the paper's 0.03 in runs of its length and up to 0.1 in short runs."""
+    backbone_lr: PositiveFloat | Literal["auto"] = "auto"
+    """Learning rate of the backbone; "auto": that of the heads, or for loaded weights a tenth of it."""
     momentum: Unit = 0.9
     """Momentum of SGD."""
     nesterov: bool = True

@@ -26,6 +26,7 @@ from semco.data.split import Split, hidden_truth
 from semco.errors import UserError
 from semco.types import Batch, ViewCounts, Views
 
+
 def check_batch_size(batch_size: int, processes: int) -> None:
     """Raise an error if the processes cannot all get the same number of images."""
     if batch_size % processes:

@@ -24,6 +24,7 @@ from semco.config.recipes import find_recipe, recipes
 from semco.data.sources import load
 from semco.data.split import make_split
 from semco.errors import UserError
+from semco.experiment.problem import with_image_size
 from semco.experiment.runs import check_same_configuration
 from semco.files import write_text
 from semco.methods import Method
@@ -115,7 +116,7 @@ def _make_cell(variant: str, seed: int, out: Path, options: Mapping[str, Any], s
     chosen = [name for name in names if name in Method.registry]
     if chosen and config.method.name != chosen[-1]:
         raise UserError(f"method.name={config.method.name} would be the method of all runs; give the variants instead.")
-    return Cell(variant, seed, config, RunFolder(out / f"{variant}-seed{seed}"))
+    return Cell(variant, seed, with_image_size(config), RunFolder(out / f"{variant}-seed{seed}"))
 
 
 def check_data(cells: Sequence[Cell]) -> None:

@@ -24,7 +24,7 @@ from semco.labels import label_source
 from semco.labels.embeddings import LabelEmbeddings, centred
 from semco.labels.groups import Groups, group_classes
 from semco.methods.base import Method
-from semco.models import feature_size
+from semco.models import SMALL_SIDE, inspect_backbone
 from semco.run.folder import RunFolder
 from semco.run.seal import VECTORS, broken_seals, digest_of, read_with_digest, seal_of_data, with_digest
 from semco.training.observer import Observer
@@ -41,6 +41,10 @@ class Problem:
     groups: Groups
     label_vectors: Tensor  # (K, d), the targets of the semantic head
     num_features: int  # F of the backbone
+    mean: tuple[
+        float, ...
+    ]  # of each channel, of pixels scaled to [0, 1]: those of the loaded weights, else of the data
+    std: tuple[float, ...]
 
     def task(self) -> Task:
         """Return what a method may know of the problem."""
@@ -74,6 +78,14 @@ class Problem:
         )
 
 
+def with_image_size(config: Config) -> Config:
+    """Return the configuration with the image size of the pretrained weights, if they have one and it names none."""
+    if config.data.image_size is not None:
+        return config
+    size = inspect_backbone(config.model, in_channels=3, image_size=SMALL_SIDE).native_size
+    return config.model_copy(update={"data": config.data.model_copy(update={"image_size": size})})
+
+
 def prepare(config: Config, run: RunFolder | None, observer: Observer, dataset: Dataset | None = None) -> Problem:
     """Return the problem of a configuration, with the split of ``run`` if there is one."""
     has_semantic_head = "semantic" in Method.registry[config.method.name].heads
@@ -82,7 +94,7 @@ def prepare(config: Config, run: RunFolder | None, observer: Observer, dataset: 
             f"evaluation.head={config.evaluation.head} needs a semantic head, which {config.method.name} does not "
             "have; use evaluation.head=one_hot."
         )
-    dataset = dataset or _load(config, run, observer)
+    dataset = _load(config, run, observer) if dataset is None else _resized(dataset, config.data.image_size)
     _report_skipped(dataset, observer)
     if run is not None and run.split_file.exists():
         split = Split.from_json(json.dumps(read_with_digest(run.split_file)), dataset.train_labels)
@@ -90,11 +102,16 @@ def prepare(config: Config, run: RunFolder | None, observer: Observer, dataset: 
         split = make_split(dataset.train_labels, config.data, config.training.seed, dataset.class_names)
     embeddings, groups = _label_prior(config, dataset.class_names, has_semantic_head, observer)
     label_vectors = _targets(config, embeddings, dataset.num_classes)
-    features = feature_size(config.model, dataset.channels, max(dataset.image_size))
-    problem = Problem(dataset, split, embeddings, groups, label_vectors, features)
+    backbone = inspect_backbone(config.model, dataset.channels, max(dataset.image_size))
+    mean, std = backbone.mean or dataset.mean, backbone.std or dataset.std
+    problem = Problem(dataset, split, embeddings, groups, label_vectors, backbone.out_features, mean, std)
     if run is not None:
         _check_unchanged(problem, run)
     return problem
+
+
+def _resized(dataset: Dataset, size: int | None) -> Dataset:
+    return dataset if size is None else dataset.resized(size)
 
 
 def _report_skipped(dataset: Dataset, observer: Observer) -> None:

@@ -12,7 +12,7 @@ from semco.data.batches import check_batch_size
 from semco.data.datasets import Dataset
 from semco.distributed.processes import Processes, broadcast_from_main, process_group, same_error_everywhere
 from semco.errors import UserError
-from semco.experiment.problem import prepare
+from semco.experiment.problem import prepare, with_image_size
 from semco.experiment.session import Session
 from semco.report import write_report
 from semco.run.folder import RunFolder, free_run_folder
@@ -33,6 +33,7 @@ def train(
         raise UserError(
             f"train takes a semco.Config, not {type(config).__name__}; Config.parse makes one from plain values."
         )
+    config = with_image_size(config)
     processes = Processes.from_environment()
     watcher = _observer_of(observer, processes)
     with process_group(processes):
@@ -58,7 +59,7 @@ def resume(path: Path | str, observer: Observer | None = None) -> RunResult:
 
 def train_or_resume(config: Config, path: Path, observer: Observer | None = None) -> RunResult:
     """Train into ``path``, or resume the run that was started there with the same configuration."""
-    run = RunFolder(path)
+    run, config = RunFolder(path), with_image_size(config)
     check_same_configuration(run, config)
     return resume(path, observer) if run.config_file.exists() else train(config, path, observer)
 

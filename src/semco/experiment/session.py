@@ -5,7 +5,7 @@ Shapes: N images, K classes, U unlabelled images.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,9 +17,7 @@ from torch import Tensor, nn
 
 from semco.config import Config, MethodConfig
 from semco.data.batches import Batches
-from semco.data.inputs import ImageInputs, Inputs
 from semco.data.split import hidden_truth
-from semco.data.views import Augment
 from semco.distributed.processes import Processes, broadcast_from_main, gather_uneven_rows, same_error_everywhere
 from semco.evaluation.metrics import accuracy
 from semco.evaluation.model_file import ModelDescription, SavedModel, save_model
@@ -27,18 +25,17 @@ from semco.evaluation.pool_labels import write_pseudo_labels
 from semco.evaluation.probabilities import Scorer, predict_probabilities
 from semco.evaluation.results import Evaluation, evaluate_probabilities, image_batches, write_evaluation
 from semco.evaluation.samples import pick_samples
+from semco.experiment.model import RunModel
 from semco.experiment.problem import Problem, write_problem
 from semco.methods import build_method, describe_method
 from semco.methods.base import Method
-from semco.models import Network, build_network
+from semco.models import Network
 from semco.report import write_report
 from semco.run.folder import RunFolder
 from semco.run.identity import run_digest
 from semco.run.result import RunResult
-from semco.training.execution import prepare_network
 from semco.training.loop import Trainer
 from semco.training.observer import Observer
-from semco.training.pool import NetworkPool
 from semco.training.statistics import describe_pool
 from semco.types import Outputs, PseudoLabels
 
@@ -74,32 +71,15 @@ class Session:
         return build_method(self.config.method, self.problem.task()).to(self.device)
 
     @cached_property
-    def _augment(self) -> Augment:
-        dataset = self.problem.dataset
-        return Augment(self.config.augment, torch.tensor(dataset.mean), torch.tensor(dataset.std))
-
-    @cached_property
-    def _inputs(self) -> Inputs:
-        return ImageInputs(self.problem.dataset.train_images, self._augment, self.device)
-
-    def _network(self) -> Network:
-        """Return a freshly initialised network; the seed alone decides the weights."""
-        dataset = self.problem.dataset
-        torch.manual_seed(self.config.training.seed)
-        network = build_network(
-            self.config.model,
-            self._method.heads,
-            dataset.num_classes,
-            self.problem.label_vectors.shape[1],
-            dataset.channels,
-            max(dataset.image_size),
+    def _model(self) -> RunModel:
+        return RunModel(
+            self.config, self.problem, self._method, self.run.path, self.device, self.processes, self.observer
         )
-        return prepare_network(network, self.config.training, self.device)
 
     def _batches(self) -> Batches:
         dataset, training = self.problem.dataset, self.config.training
         return Batches(
-            self._inputs,
+            self._model.inputs,
             dataset.train_labels,
             self.problem.split,
             self._method.views,
@@ -114,53 +94,51 @@ class Session:
     def _trainer(self) -> Trainer:
         return Trainer(
             self.config,
-            self._network(),
+            self._model.initial(),
             self._method,
             self._batches(),
             torch.from_numpy(self.problem.groups.group_ids).to(self.device),
             self.run,
-            seal=self.problem.seal,
+            seal=self._model.seal,
             validate=self._validate,
-            pool=self._pool,
+            pool=self._model.pool,
             observer=self.observer,
             processes=self.processes,
         )
 
-    def _pool(self, network: nn.Module) -> NetworkPool:
-        dataset, split = self.problem.dataset, self.problem.split
-        parts = torch.from_numpy(split.labelled), torch.from_numpy(split.unlabelled)
-        labels = dataset.train_labels
-        return NetworkPool(network, self._inputs, labels, *parts, device=self.device, processes=self.processes)
-
-    def _scores(self, network: nn.Module, images: Tensor) -> NDArray[np.float32]:
-        """Return the probabilities (N, K) of images; each process computes its share and gets all of them."""
-        dataset, evaluation = self.problem.dataset, self.config.evaluation
-        share = images[self.processes.share(len(images))]
-        batches = image_batches(share, dataset.mean, dataset.std, evaluation.batch_size, self.device)
-        scorer = Scorer(evaluation.head, self.problem.label_vectors.to(self.device), self._method.scale)
-        scores = predict_probabilities(network, batches, scorer).reshape(-1, dataset.num_classes)
+    def _scores(self, network: nn.Module, batches: Iterable[Tensor]) -> NDArray[np.float32]:
+        """Return the probabilities (N, K) of the inputs of all processes, of which each gives its share."""
+        scorer = Scorer(self.config.evaluation.head, self.problem.label_vectors.to(self.device), self._method.scale)
+        scores = predict_probabilities(network, batches, scorer).reshape(-1, self.problem.dataset.num_classes)
         everything: NDArray[np.float32] = gather_uneven_rows(torch.from_numpy(scores), self.processes).numpy()
         return everything
+
+    def _test_scores(self, network: Network) -> NDArray[np.float32] | None:
+        """Return the probabilities of the test images under the whole network, if there are test images."""
+        images, batch_size = self.problem.dataset.test_images, self.config.evaluation.batch_size
+        if images is None:
+            return None
+        share = images[self.processes.share(len(images))]
+        return self._scores(network, image_batches(share, self.problem.mean, self.problem.std, batch_size, self.device))
 
     def _validate(self, network: nn.Module) -> dict[str, float]:
         """Return the accuracy on the validation images, if there are any."""
         index = torch.from_numpy(self.problem.split.validation)
         if len(index) == 0:
             return {}
-        dataset = self.problem.dataset
-        scores = self._scores(network, dataset.train_images[index])
-        return {"validation_accuracy": accuracy(scores, dataset.train_labels[index].numpy())}
+        share = index[self.processes.share(len(index))].split(self.config.evaluation.batch_size)
+        scores = self._scores(network, map(self._model.inputs.plain, share))
+        return {"validation_accuracy": accuracy(scores, self.problem.dataset.train_labels[index].numpy())}
 
     def _finish(self, trainer: Trainer) -> RunResult:
         """Write model, pseudo-labels, test numbers, result and report, in an order that a kill may interrupt anywhere.
 
         All processes compute; the main one writes.
         """
-        network, dataset = trainer.average, self.problem.dataset
-        assert isinstance(network, Network)
-        outputs = self._pool(network).unlabelled()
-        validation = self._validate(network)
-        scores = self._scores(network, dataset.test_images) if dataset.test_images is not None else None
+        outputs = self._model.pool(trainer.average).unlabelled()
+        validation = self._validate(trainer.average)
+        network = self._model.complete(trainer.average)
+        scores = self._test_scores(network)
         result: RunResult | None = None
         with same_error_everywhere(self.processes):
             if self.processes.is_main:
@@ -202,8 +180,8 @@ class Session:
             class_names=dataset.class_names,
             image_size=dataset.image_size,
             channels=dataset.channels,
-            mean=dataset.mean,
-            std=dataset.std,
+            mean=self.problem.mean,
+            std=self.problem.std,
             model=self.config.model,
             heads=self._method.heads,
             embedding_dim=self.problem.label_vectors.shape[1],
@@ -211,7 +189,7 @@ class Session:
             groups=tuple(groups.group_ids.tolist()),
             eps=groups.eps,
             head=self.config.evaluation.head,
-            seal=self.problem.seal | {"configuration": run_digest(self.config)},
+            seal=self._model.seal | {"configuration": run_digest(self.config)},
         )
 
     @torch.no_grad()

@@ -81,6 +81,8 @@ class Method(nn.Module, ABC, Generic[C]):
     # Scale of the cosines when the semantic head predicts, softmax(scale * cos); set by methods with such a head.
     scale: float | None = None
     per_image_buffers: ClassVar[tuple[str, ...]] = ()
+    # Whether the method mixes, rotates or perturbs the views itself. If so, outputs of frozen layers cannot be cached.
+    changes_images: ClassVar[bool] = False
     registry: ClassVar[dict[str, type[Method[MethodConfig]]]] = {}
 
     def __init_subclass__(cls, **kwargs: object) -> None:

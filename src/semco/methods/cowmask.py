@@ -46,6 +46,7 @@ class CowMask(Method[CowMaskConfig]):
     title = "CowMask (French et al. 2020)"
     Config = CowMaskConfig
     views = ViewCounts(labelled_weak=1, unlabelled_weak=1)
+    changes_images = True
 
     def __init__(self, config: CowMaskConfig, task: Task) -> None:
         super().__init__(config, task)

@@ -33,6 +33,7 @@ class ICT(Method[ICTConfig]):
     title = "ICT (Verma et al. 2019)"
     Config = ICTConfig
     views = ViewCounts(labelled_weak=1, unlabelled_weak=1)
+    changes_images = True
 
     def compute(self, batch: Batch, forward: Forward, progress: Progress) -> StepResult:
         images = batch.unlabelled.weak[0]

@@ -39,6 +39,7 @@ class MixMatch(Method[MixMatchConfig]):
     title = "MixMatch (Berthelot et al. 2019)"
     Config = MixMatchConfig
     views = ViewCounts(labelled_weak=1, unlabelled_weak=2)
+    changes_images = True
 
     def __init__(self, config: MixMatchConfig, task: Task) -> None:
         super().__init__(config, task)

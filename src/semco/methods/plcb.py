@@ -39,6 +39,7 @@ class PLCB(Method[PLCBConfig]):
     title = "PLCB (Arazo et al. 2019)"
     Config = PLCBConfig
     views = ViewCounts(labelled_weak=1, unlabelled_weak=1)
+    changes_images = True
     per_image_buffers = ("soft_labels",)
     soft_labels: Tensor  # (N, K), the prediction at the last visit; 0 before the first
 

@@ -47,6 +47,7 @@ class ReMixMatch(Method[ReMixMatchConfig]):
     title = "ReMixMatch (Berthelot et al. 2020)"
     Config = ReMixMatchConfig
     views = ViewCounts(labelled_weak=0, labelled_strong=1, unlabelled_weak=1, unlabelled_strong=8)
+    changes_images = True
     heads = ("one_hot", "rotation")
 
     def __init__(self, config: ReMixMatchConfig, task: Task) -> None:

@@ -45,6 +45,7 @@ class VAT(Method[VATConfig]):
     title = "VAT (Miyato et al. 2018)"
     Config = VATConfig
     views = ViewCounts(labelled_weak=1, unlabelled_weak=1)
+    changes_images = True
 
     def compute(self, batch: Batch, forward: Forward, progress: Progress) -> StepResult:
         config, images = self.config, batch.unlabelled.weak[0].detach()

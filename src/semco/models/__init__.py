@@ -4,20 +4,24 @@ from semco.models.backbone import Backbone
 from semco.models.network import (
     HEADS,
     KNOWN_BACKBONES,
+    SMALL_SIDE,
     Network,
     build_backbone,
     build_network,
     feature_size,
     inspect_backbone,
 )
+from semco.models.pretrained import has_weights
 
 __all__ = [
     "HEADS",
     "KNOWN_BACKBONES",
+    "SMALL_SIDE",
     "Backbone",
     "Network",
     "build_backbone",
     "build_network",
     "feature_size",
+    "has_weights",
     "inspect_backbone",
 ]

@@ -39,6 +39,14 @@ class Network(nn.Module):
         super().__init__()
         self.backbone = backbone
         self.heads = nn.ModuleDict(heads)
+        # Frozen layers, and norms with frozen statistics: they are in evaluation mode also while the rest is trained.
+        self.evaluated_layers: list[nn.Module] = []
+
+    def train(self, mode: bool = True) -> Network:
+        super().train(mode)
+        for layer in self.evaluated_layers:
+            layer.eval()
+        return self
 
     def forward(self, images: Tensor) -> Outputs:
         """Return the outputs for images (N, C, H, W)."""

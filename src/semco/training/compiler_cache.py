@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from semco.files import lock
+from semco.files import cache_folder, lock
 
 VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 # The header of a 64-bit ELF file: identification, ..., offset of the section table, ..., size and number of sections.
@@ -73,13 +73,7 @@ def own_folder() -> Path | None:
         own_version = version("semco")
     except PackageNotFoundError:
         own_version = "source"
-    try:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute()
-        folder = base / "semco" / f"compiled-{own_version}-torch-{torch.__version__}"
-        folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, RuntimeError):  # the user may have no home
-        return None
-    return folder if os.access(folder, os.W_OK | os.X_OK) else None
+    return cache_folder(f"compiled-{own_version}-torch-{torch.__version__}")
 
 
 def remove_damaged_libraries(folder: Path) -> None:

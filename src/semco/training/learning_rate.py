@@ -8,23 +8,33 @@ from semco.config import OptimConfig
 
 # Steps and learning rate: the best rate for short runs (docs/lab/results.md), and the paper's 300 epochs.
 SHORT, LONG = (500, 0.1), (307_200, 0.03)
+# For heads that start from a linear probe, and for a backbone that starts from loaded weights (docs/lab/pretrained.md).
+PRETRAINED_HEADS, PRETRAINED_BACKBONE = 0.03, 0.003
 
 
-def highest_learning_rate(config: OptimConfig, total_steps: int) -> float:
+def highest_learning_rate(config: OptimConfig, total_steps: int, pretrained: bool = False) -> float:
     """Return the rate between warm-up and decay; "auto" interpolates linearly in the logarithms of steps and rate."""
     if config.lr != "auto":
         return config.lr
+    if pretrained:
+        return PRETRAINED_HEADS
     (short, high), (long, low) = SHORT, LONG
     steps = min(max(total_steps, short), long)
     return float(high * (low / high) ** (math.log(steps / short) / math.log(long / short)))
 
 
-def learning_rate(config: OptimConfig, step: int, total_steps: int) -> float:
-    """Return the rate at ``step``, counted from 0: linear warm-up, then the chosen decay.
+def highest_backbone_rate(config: OptimConfig, total_steps: int, pretrained: bool = False) -> float:
+    """Return the same for the backbone."""
+    if config.backbone_lr != "auto":
+        return config.backbone_lr
+    return PRETRAINED_BACKBONE if pretrained else highest_learning_rate(config, total_steps)
+
+
+def learning_rate(config: OptimConfig, step: int, total_steps: int, highest: float) -> float:
+    """Return the rate at ``step``, counted from 0: linear warm-up to ``highest``, then the chosen decay.
 
     ``cosine`` falls to 0 at the end; ``cosine_7_16`` is FixMatch's cos(7 pi t / 16 T), which ends at about a fifth.
     """
-    highest = highest_learning_rate(config, total_steps)
     warmup = round(config.warmup * total_steps)
     if step < warmup:
         return highest * (step + 1) / warmup

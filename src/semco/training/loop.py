@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -25,6 +25,7 @@ from semco.distributed.processes import (
 )
 from semco.errors import UserError
 from semco.methods.base import Forward, Method, Pool
+from semco.models import Network, has_weights
 from semco.models.averaging import ema_copy, ema_decay_at, update_ema
 from semco.run.checkpoint import Checkpoint, checkpoints, load_checkpoint
 from semco.run.folder import RunFolder
@@ -36,9 +37,9 @@ from semco.training.compiler_cache import CompilerCache, compiler_cache
 from semco.training.exchange import StepExchange
 from semco.training.execution import choose_precision
 from semco.training.forward import NetworkForward
-from semco.training.learning_rate import highest_learning_rate, learning_rate
+from semco.training.learning_rate import highest_backbone_rate, highest_learning_rate, learning_rate
 from semco.training.observer import NullObserver, Observer
-from semco.training.optimiser import build_optimiser
+from semco.training.optimiser import Rates, build_optimiser
 from semco.training.schedule import Schedule
 from semco.training.signals import Interrupted, StopRequest, catch_signals
 from semco.training.state import TrainingState
@@ -67,7 +68,7 @@ class Trainer:
     def __init__(
         self,
         config: Config,
-        network: nn.Module,
+        network: Network,
         method: Method[Any],
         batches: Batches,
         group_ids: Tensor,
@@ -92,7 +93,7 @@ class Trainer:
             network,
             ema_copy(network),
             method,
-            build_optimiser(config.optim, self._highest_rate, network, method),
+            build_optimiser(config.optim, self._rates, network, method),
             torch.amp.GradScaler(self._device.type, enabled=precision == torch.float16),
             Meters(group_ids),
             self._processes,
@@ -105,9 +106,14 @@ class Trainer:
         """The network with the EMA weights."""
         return self.state.average
 
-    @property
-    def _highest_rate(self) -> float:
-        return highest_learning_rate(self.config.optim, self.config.training.total_steps)
+    @cached_property
+    def _rates(self) -> Rates:
+        optim, steps = self.config.optim, self.config.training.total_steps
+        pretrained = has_weights(self.config.model)
+        return Rates(
+            heads=highest_learning_rate(optim, steps, pretrained),
+            backbone=highest_backbone_rate(optim, steps, pretrained),
+        )
 
     def _build_step(self, precision: torch.dtype | None) -> nn.Module:
         training, network = self.config.training, self.network
@@ -167,7 +173,7 @@ class Trainer:
         """Take one step: losses, gradients, weights, EMA weights."""
         state, training, progress = self.state, self.config.training, self._progress()
         for group in state.optimiser.param_groups:
-            group["lr"] = learning_rate(self.config.optim, state.step, progress.total_steps)
+            group["lr"] = learning_rate(self.config.optim, state.step, progress.total_steps, group["highest"])
         state.optimiser.zero_grad(set_to_none=True)
         result: StepResult = self._step_module(batch, progress)
         state.scaler.scale(result.total).backward()
@@ -233,7 +239,8 @@ class Trainer:
     def _diverged(self, what: str) -> UserError:
         saved = checkpoints(self.run_folder.checkpoints)
         kept = f"the last good checkpoint is {saved[-1]}" if saved else "no checkpoint had been written yet"
-        return UserError(f"{what}; {kept}; train again with a lower optim.lr than {self._highest_rate:.2g}.")
+        highest = max(self._rates.heads, self._rates.backbone)
+        return UserError(f"{what}; {kept}; train again with a lower optim.lr than {highest:.2g}.")
 
     def _save_if_due(self) -> None:
         if self._schedule.is_due(self._schedule.save, self.state.step):

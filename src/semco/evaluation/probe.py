@@ -1,0 +1,81 @@
+"""The linear probe: logistic regression on the features of a backbone, the yardstick of every run that starts from
+pretrained weights.
+
+Shapes: N labelled images, F features, K classes, d embedding size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression, RidgeCV
+from sklearn.model_selection import StratifiedKFold, cross_val_score
+from torch import Tensor
+
+# Inverse strengths of the L2 penalty from which cross-validation chooses; features of ImageNet networks need little.
+STRENGTHS = (0.1, 1.0, 10.0)
+PENALTIES = (0.1, 1.0, 10.0, 100.0, 1000.0)
+MOST_FOLDS = 5
+MOST_ITERATIONS = 2000
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A linear classifier of features: logits = features @ weight.T + bias."""
+
+    weight: Tensor  # (K, F)
+    bias: Tensor  # (K,)
+    strength: float
+    """C of the logistic regression."""
+    cross_validation: float | None
+    """Accuracy on labelled images that were left out in turn; None if a class has fewer than two."""
+
+    def logits(self, features: Tensor) -> Tensor:
+        """Return the logits (N, K) of features (N, F)."""
+        return features @ self.weight.to(features).T + self.bias.to(features)
+
+
+def fit_probe(features: Tensor, class_ids: Tensor, num_classes: int) -> Probe:
+    """Fit a probe to the features (N, F) of labelled images; cross-validation on them chooses C.
+
+    Classes without a label are never predicted.
+    """
+    x: NDArray[np.float64] = features.cpu().double().numpy()
+    y: NDArray[np.int64] = class_ids.cpu().numpy()
+    # The solution lies in the span of the images, so with fewer images than features it is found among N numbers.
+    basis, coordinates = np.linalg.qr(x.T) if len(x) < x.shape[1] else (np.eye(x.shape[1]), x.T)
+    z = coordinates.T
+    strength, accuracy = _choose_strength(z, y)
+    model = LogisticRegression(C=strength, max_iter=MOST_ITERATIONS).fit(z, y)
+    weight, bias = model.coef_ @ basis.T, model.intercept_
+    if len(weight) == 1:  # two classes: scikit-learn returns the logit of the second
+        weight, bias = np.concatenate([-weight, weight]) / 2, np.concatenate([-bias, bias]) / 2
+    all_weights = torch.zeros(num_classes, x.shape[1])
+    all_biases = torch.full((num_classes,), float(bias.min()) - 100.0)
+    present = torch.from_numpy(model.classes_)
+    all_weights[present] = torch.from_numpy(weight).float()
+    all_biases[present] = torch.from_numpy(bias).float()
+    return Probe(all_weights, all_biases, strength, accuracy)
+
+
+def _choose_strength(x: NDArray[np.float64], y: NDArray[np.int64]) -> tuple[float, float | None]:
+    """Return the C with the best accuracy in cross-validation, and that accuracy; 1 if there are too few labels."""
+    folds = min(MOST_FOLDS, int(np.unique(y, return_counts=True)[1].min()))
+    if folds < 2:
+        return 1.0, None
+    splits = StratifiedKFold(folds, shuffle=True, random_state=0)
+    scores = {
+        c: float(cross_val_score(LogisticRegression(C=c, max_iter=MOST_ITERATIONS), x, y, cv=splits).mean())
+        for c in STRENGTHS
+    }
+    best = max(scores, key=lambda c: scores[c])
+    return best, scores[best]
+
+
+def fit_embedding(features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Return weight (d, F) and bias (d,) of a ridge regression of label vectors (N, d) on features (N, F)."""
+    model = RidgeCV(alphas=PENALTIES).fit(features.cpu().double().numpy(), targets.cpu().double().numpy())
+    return torch.from_numpy(model.coef_).float(), torch.from_numpy(model.intercept_).float()

@@ -1,0 +1,182 @@
+"""The network of a run: its initial weights, which part of it is trained, and what that part reads.
+
+Shapes: N images, F features, K classes, d embedding size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from semco.config import Config, MethodConfig
+from semco.data.inputs import ImageInputs, Inputs
+from semco.data.views import Augment
+from semco.distributed.processes import Processes, broadcast_from_main, same_error_everywhere
+from semco.evaluation.probe import Probe, fit_embedding, fit_probe
+from semco.experiment.problem import Problem
+from semco.files import cache_folder
+from semco.methods.base import Method
+from semco.models import Network, build_network, has_weights
+from semco.models.tuning import TunedNetwork, tune_network
+from semco.run.checkpoint import digest
+from semco.run.seal import digest_of
+from semco.training.execution import prepare_network
+from semco.training.features import CachedInputs, FeatureFile, remove_oldest
+from semco.training.observer import Observer
+from semco.training.pool import NetworkPool
+
+# Bytes that all cached outputs of frozen layers may take; the files that were used longest ago are removed.
+MOST_CACHED = 20 * 10**9
+
+
+@dataclass(frozen=True)
+class RunModel:
+    """Builds the network of a run, in one of possibly several processes."""
+
+    config: Config
+    problem: Problem
+    method: Method[MethodConfig]
+    run: Path
+    device: torch.device
+    processes: Processes
+    observer: Observer
+
+    @cached_property
+    def augment(self) -> Augment:
+        return Augment(self.config.augment, torch.tensor(self.problem.mean), torch.tensor(self.problem.std))
+
+    @cached_property
+    def tuned(self) -> TunedNetwork:
+        """The whole network with its initial weights; the seed decides those that are not loaded."""
+        dataset, model = self.problem.dataset, self.config.model
+        torch.manual_seed(self.config.training.seed)
+        network = build_network(
+            model,
+            self.method.heads,
+            dataset.num_classes,
+            self.problem.label_vectors.shape[1],
+            dataset.channels,
+            max(dataset.image_size),
+        )
+        freezes_norm = model.freeze_norm == "on" or (model.freeze_norm == "auto" and self.is_pretrained)
+        tuned = tune_network(network, model.tune, freezes_norm)
+        prepare_network(tuned.whole, self.config.training, self.device)
+        return tuned
+
+    @cached_property
+    def is_pretrained(self) -> bool:
+        """Whether the weights of the backbone were loaded."""
+        return has_weights(self.config.model)
+
+    @cached_property
+    def is_cached(self) -> bool:
+        """Whether outputs of frozen layers are computed once; not if the method changes the images itself."""
+        return self.tuned.first > 0 and not self.method.changes_images
+
+    @cached_property
+    def inputs(self) -> Inputs:
+        """What the trained part reads: views of the training images, or outputs of the frozen layers for them."""
+        images = ImageInputs(self.problem.dataset.train_images, self.augment, self.device)
+        return self._cached(images) if self.is_cached else images
+
+    def initial(self) -> Network:
+        """Return what the loop trains, with its initial weights."""
+        network = self.tuned.trained() if self.is_cached else self.tuned.whole
+        if self.probe is not None and self.config.model.heads_init != "random":
+            initialise_heads(network, self.probe, *self._labelled(network), self.problem.label_vectors)
+        return network
+
+    def complete(self, trained: nn.Module) -> Network:
+        """Return the whole network with the weights of the trained part."""
+        assert isinstance(trained, Network)
+        return self.tuned.complete(trained) if self.is_cached else trained
+
+    @cached_property
+    def seal(self) -> dict[str, Any]:
+        """The seal of the problem, and a checksum of loaded weights."""
+        if not self.is_pretrained:
+            return self.problem.seal
+        return self.problem.seal | {"initial weights": self._initial_weights}
+
+    @cached_property
+    def _initial_weights(self) -> str:
+        return digest(_on_cpu(self.tuned.whole.backbone), {})
+
+    def _cached(self, images: ImageInputs) -> CachedInputs:
+        """Compute the outputs of the frozen layers, unless a run before has done so."""
+        frozen, views = self.tuned.frozen(), self.config.model.cached_views
+        count = len(self.problem.dataset.train_images)
+        with torch.inference_mode():
+            shape = tuple(frozen(images.plain(torch.zeros(1, dtype=torch.int64))).shape[1:])
+        key = digest_of(
+            [
+                self.problem.seal["training images"],
+                digest(_on_cpu(frozen), {}),
+                views,
+                *shape,
+                self.problem.mean,
+                self.problem.std,
+                self.config.augment.model_dump(mode="json"),
+            ]
+        )
+        root = broadcast_from_main(cache_folder("features") or self.run / "features", self.processes)
+        file = FeatureFile(root / key, count, views, shape)
+        with same_error_everywhere(self.processes):
+            if self.processes.is_main and not file.is_complete():
+                self.observer.on_message(
+                    f"computing the outputs of the {self.tuned.first} frozen layers once, for {1 + 2 * views} views of "
+                    f"{count:,} images: {file.size / 1e9:.2f} GB in {file.folder}"
+                )
+                remove_oldest(root, file.folder, max(0, MOST_CACHED - file.size))
+                file.compute(frozen, images, self.device, self._report)
+        return CachedInputs(file, self.device)
+
+    def _report(self, done: int, total: int) -> None:
+        self.observer.on_loading("frozen layers", done, total)
+
+    @cached_property
+    def probe(self) -> Probe | None:
+        """The linear probe on the labelled images, for loaded weights or where the configuration asks for it."""
+        if not (self.is_pretrained or self.config.model.heads_init == "probe"):
+            return None
+        features, class_ids = self._labelled(self.tuned.trained() if self.is_cached else self.tuned.whole)
+        with same_error_everywhere(self.processes):
+            fitted = (
+                fit_probe(features, class_ids, self.problem.dataset.num_classes) if self.processes.is_main else None
+            )
+        return broadcast_from_main(fitted, self.processes)
+
+    def _labelled(self, network: Network) -> tuple[Tensor, Tensor]:
+        """Return features (N, F) and classes (N,) of the labelled images."""
+        pool = self.pool(network)
+        return pool.labelled().features, pool.class_ids
+
+    def pool(self, network: nn.Module) -> NetworkPool:
+        """Return the training images as the trained part sees them."""
+        split, labels = self.problem.split, self.problem.dataset.train_labels
+        parts = torch.from_numpy(split.labelled), torch.from_numpy(split.unlabelled)
+        return NetworkPool(network, self.inputs, labels, *parts, device=self.device, processes=self.processes)
+
+
+@torch.no_grad()
+def initialise_heads(
+    network: Network, probe: Probe, features: Tensor, class_ids: Tensor, label_vectors: Tensor
+) -> None:
+    """Set the one-hot head to the probe, and a linear semantic head to a ridge regression of the label vectors."""
+    one_hot, semantic = network.heads["one_hot"], dict(network.heads).get("semantic")
+    assert isinstance(one_hot, nn.Linear)
+    one_hot.weight.copy_(probe.weight)
+    one_hot.bias.copy_(probe.bias)
+    if isinstance(semantic, nn.Linear):
+        weight, bias = fit_embedding(features, label_vectors[class_ids.to(label_vectors.device)])
+        semantic.weight.copy_(weight)
+        semantic.bias.copy_(bias)
+
+
+def _on_cpu(module: nn.Module) -> dict[str, Tensor]:
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in module.state_dict().items()}
