@@ -285,6 +285,15 @@ def test_grey_models_and_missing_norms_are_refused(tmp_path: Path) -> None:
     refuse(tmp_path, r"model\.norm=none does not work with hf:", norm="none")
 
 
+@pytest.mark.parametrize("name", ["", ".", "models/of/mine", "./model", "/absent"])
+def test_a_missing_folder_is_not_looked_for_on_the_hub(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"there is no folder|cannot be loaded"):
+        build_backbone(ModelConfig(backbone=f"hf:{name}"), 3, 32)
+
+
 def test_without_transformers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 

@@ -28,6 +28,7 @@ from semco.models.backbone import Backbone, MeanPool, as_colour
 from semco.models.normalisation import own_norms
 
 PREFIX = "hf:"
+NAME_ON_HUB = r"\w[\w.-]*(/\w[\w.-]*)?"
 
 
 @dataclass(frozen=True)
@@ -227,6 +228,8 @@ def build_hf(name: str, in_channels: int, image_size: int, *, pretrained: bool, 
     weights follow. Empty: the folder or the hub is read. On torch's meta device no weights are read either.
     """
     transformers = _library()
+    if not saved and not Path(name).is_dir() and not re.fullmatch(NAME_ON_HUB, name):
+        raise UserError(f"there is no folder {brief(name)} with a transformers model for the backbone {PREFIX}...")
     with _quiet(transformers), _explained(name):
         config = _read_config(transformers, name, saved)
         processor = saved["processor"] if saved else _processor(transformers, name)
