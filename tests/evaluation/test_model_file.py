@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from semco.config import ModelConfig
 from semco.errors import UserError
 from semco.evaluation.model_file import ModelDescription, SavedModel, empty_network, load_model, save_model
 from semco.evaluation.probabilities import HEADS, predict_probabilities
+from semco.models import build_network
+from semco.models.pretrained import is_installed
 
 
 @pytest.fixture
@@ -122,4 +125,58 @@ def test_a_flipped_bit_is_noticed(folder: Path, name: str) -> None:
     content[-3] ^= 1
     (folder / name).write_bytes(bytes(content))
     with pytest.raises(UserError, match=f"{name} is damaged: its content is not what was saved"):
+        load_model(folder)
+
+
+def saved_with(model: SavedModel, folder: Path, backbone: str, size: int) -> SavedModel:
+    """Save a model with this backbone as a run does, whose network has loaded weights, and return it."""
+    config = ModelConfig(backbone=backbone)
+    values = {"model": config, "channels": 3, "mean": (0.5,) * 3, "std": (0.2,) * 3, "image_size": (size, size)}
+    description = model.description.model_copy(update=values)
+    network = build_network(config, description.heads, 3, 4, 3, size)
+    saved = SavedModel(description, network.eval(), model.label_vectors)
+    save_model(folder, saved)
+    return saved
+
+
+def assert_same_predictions(one: SavedModel, other: SavedModel, size: int) -> None:
+    images = torch.randn(2, 3, size, size)
+    torch.testing.assert_close(one.network(images).logits, other.network(images).logits)
+
+
+def test_a_pretrained_model_loads_without_the_package(
+    model: SavedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not is_installed("efficientnet-lite0"):
+        pytest.skip("needs the extra `pretrained`")
+    saved = saved_with(model, tmp_path, "efficientnet-lite0", 32)
+    monkeypatch.setattr("semco.models.pretrained.PublishedWeights.path", lambda _: None)
+    loaded = load_model(tmp_path)
+    assert_same_predictions(saved, loaded, 32)
+    assert "licence Apache-2.0" in loaded.network.backbone.provenance
+    own = build_network(
+        ModelConfig(backbone="efficientnet-lite0", weights=tmp_path / "model.safetensors"), (), 3, 4, 3, 32
+    )
+    assert "trained from ImageNet weights" in own.backbone.provenance
+
+
+def test_a_transformers_model_loads_without_its_folder(model: SavedModel, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    original = tmp_path / "original"
+    config = transformers.ConvNextConfig(hidden_sizes=[4, 6], depths=[1, 1], num_stages=2)
+    transformers.ConvNextModel(config).save_pretrained(original)
+    processor = {"size": {"shortest_edge": 32}, "image_mean": [0.5] * 3, "image_std": [0.5] * 3}
+    (original / "preprocessor_config.json").write_text(json.dumps(processor), encoding="utf-8")
+    saved = saved_with(model, tmp_path / "model", f"hf:{original}", 32)
+    shutil.rmtree(original)
+    assert_same_predictions(saved, load_model(tmp_path / "model"), 32)
+
+
+def test_a_damaged_architecture_is_refused(folder: Path) -> None:
+    values = json.loads((folder / "model.json").read_text(encoding="utf-8"))
+    values["model"]["backbone"] = "hf:gone"
+    values["architecture"] = {"config": {"model_type": "convnext", "depths": "?"}, "processor": {}}
+    (folder / "model.json").write_text(json.dumps(values), encoding="utf-8")
+    pytest.importorskip("transformers")
+    with pytest.raises(UserError, match="the backbone hf:gone cannot be loaded"):
         load_model(folder)

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from semco.cli import (
+    backbones,
     bench,
     compare,
     config,
@@ -42,6 +43,7 @@ app.command()(evaluate.evaluate)
 app.command()(predict.predict)
 app.command()(report.report)
 app.command()(methods.methods)
+app.command()(backbones.backbones)
 app.command()(recipes.recipes)
 app.command()(settings.settings)
 app.command()(config.config)

@@ -17,6 +17,7 @@ from semco.config import ModelConfig
 from semco.errors import UserError, unknown
 from semco.models.backbone import Backbone
 from semco.models.efficientnet_lite import LITE_LAYOUTS, MEAN, STD, EfficientNetLite
+from semco.models.hf import PREFIX, build_hf
 from semco.models.normalisation import Norm
 from semco.models.pretrained import PUBLISHED_WEIGHTS, load_published, load_weights
 from semco.models.resnet import LAYOUTS, ResNet
@@ -95,9 +96,14 @@ def build_backbone(
     config: ModelConfig, in_channels: int, image_size: int, *, saved: Mapping[str, Any] | None = None
 ) -> Backbone:
     """Return the backbone of the configured name with its weights, or, with ``saved``, with initial weights."""
-    backbone = _initial_backbone(config, in_channels, image_size)
-    if saved is None:
-        _load_weights(backbone, config)
+    if config.backbone.startswith(PREFIX):
+        backbone: Backbone = _hf_backbone(config, in_channels, image_size, saved)
+    else:
+        backbone = _initial_backbone(config, in_channels, image_size)
+    if saved is None and config.weights is not None:
+        load_weights(backbone, config.weights)
+    elif saved is None and config.pretrained == "auto" and config.backbone in PUBLISHED_WEIGHTS:
+        load_published(backbone, config.backbone)
     return backbone
 
 
@@ -143,12 +149,11 @@ def _efficientnet_lite(config: ModelConfig, in_channels: int, norm: Norm) -> Eff
     return backbone
 
 
-def _load_weights(backbone: Backbone, config: ModelConfig) -> None:
-    """Load the weights that a configuration asks for, if any."""
-    if config.weights is not None:
-        load_weights(backbone, config.weights)
-    elif config.pretrained == "auto" and config.backbone in PUBLISHED_WEIGHTS:
-        load_published(backbone, config.backbone)
+def _hf_backbone(config: ModelConfig, in_channels: int, image_size: int, saved: Mapping[str, Any] | None) -> Backbone:
+    if config.norm == "none":
+        raise UserError(f"model.norm=none does not work with {config.backbone}: use model.norm=batch.")
+    name, pretrained = config.backbone.removeprefix(PREFIX), config.pretrained == "auto"
+    return build_hf(name, in_channels, image_size, pretrained=pretrained, saved=saved or {})
 
 
 def _semantic_head(config: ModelConfig, features: int, embedding_dim: int) -> nn.Module:

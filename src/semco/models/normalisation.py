@@ -15,6 +15,9 @@ from torch import Tensor, nn
 from semco.distributed.collectives import is_distributed, mean_over_processes, process_count
 from semco.models.averaging import update_weight
 
+# Momentum of norms in networks of other libraries, some of which have none that is usable.
+OWN_MOMENTUM = 0.01
+
 
 @dataclass(frozen=True)
 class Norm:
@@ -107,6 +110,16 @@ def norm_layer(norm: Norm, channels: int, momentum: float, eps: float = 1e-5) ->
     layer = WarmBatchNorm2d(channels, eps=eps, momentum=momentum)
     layer.warmup = norm.warmup
     return layer
+
+
+def own_norms(network: nn.Module) -> None:
+    """Replace torch's batch norms by ours, with the same state one momentum, and no warm-up."""
+    for module in list(network.modules()):
+        for name, child in list(module.named_children()):
+            if type(child) is nn.BatchNorm2d:
+                layer = norm_layer(Norm(warmup=False), child.num_features, OWN_MOMENTUM, child.eps)
+                layer.load_state_dict(child.state_dict())
+                setattr(module, name, layer)
 
 
 def init_convolutions(module: nn.Module) -> None:

