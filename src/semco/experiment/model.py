@@ -5,6 +5,7 @@ Shapes: N images, F features, K classes, d embedding size.
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -86,10 +87,30 @@ class RunModel:
 
     def initial(self) -> Network:
         """Return what the loop trains, with its initial weights."""
-        network = self.tuned.trained() if self.is_cached else self.tuned.whole
-        if self.probe is not None and self.config.model.heads_init != "random":
-            initialise_heads(network, self.probe, *self._labelled(network), self.problem.label_vectors)
+        network = self._trained_part()
+        if self.probe is not None and (self.config.model.heads_init != "random" or not self.method.takes_steps):
+            self._set_heads(network)
         return network
+
+    def _trained_part(self) -> Network:
+        """Return what the loop trains; its layers are those of the whole network, not copies."""
+        return self.tuned.trained() if self.is_cached else self.tuned.whole
+
+    def probe_part(self) -> Network:
+        """Return a copy of what the loop trains, with the probe as its heads; call it before training."""
+        network = copy.deepcopy(self._trained_part())
+        self._set_heads(network)
+        return network.eval().requires_grad_(False)
+
+    def _set_heads(self, network: Network) -> None:
+        """Set the one-hot head to the probe, and a linear semantic head to a ridge regression of the label vectors."""
+        assert self.probe is not None
+        set_linear(network.heads["one_hot"], self.probe.weight, self.probe.bias)
+        semantic = dict(network.heads).get("semantic")
+        if isinstance(semantic, nn.Linear):
+            features, class_ids = self._labelled(network)
+            vectors = self.problem.label_vectors[class_ids.cpu()]
+            set_linear(semantic, *fit_embedding(features, vectors))
 
     def complete(self, trained: nn.Module) -> Network:
         """Return the whole network with the weights of the trained part."""
@@ -142,9 +163,10 @@ class RunModel:
     @cached_property
     def probe(self) -> Probe | None:
         """The linear probe on the labelled images, for loaded weights or where the configuration asks for it."""
-        if not (self.is_pretrained or self.config.model.heads_init == "probe"):
+        is_wanted = self.config.model.heads_init == "probe" or not self.method.takes_steps
+        if not (self.is_pretrained or is_wanted):
             return None
-        features, class_ids = self._labelled(self.tuned.trained() if self.is_cached else self.tuned.whole)
+        features, class_ids = self._labelled(self._trained_part())
         with same_error_everywhere(self.processes):
             fitted = (
                 fit_probe(features, class_ids, self.problem.dataset.num_classes) if self.processes.is_main else None
@@ -164,18 +186,11 @@ class RunModel:
 
 
 @torch.no_grad()
-def initialise_heads(
-    network: Network, probe: Probe, features: Tensor, class_ids: Tensor, label_vectors: Tensor
-) -> None:
-    """Set the one-hot head to the probe, and a linear semantic head to a ridge regression of the label vectors."""
-    one_hot, semantic = network.heads["one_hot"], dict(network.heads).get("semantic")
-    assert isinstance(one_hot, nn.Linear)
-    one_hot.weight.copy_(probe.weight)
-    one_hot.bias.copy_(probe.bias)
-    if isinstance(semantic, nn.Linear):
-        weight, bias = fit_embedding(features, label_vectors[class_ids.to(label_vectors.device)])
-        semantic.weight.copy_(weight)
-        semantic.bias.copy_(bias)
+def set_linear(layer: nn.Module, weight: Tensor, bias: Tensor) -> None:
+    """Set the weights of a linear layer."""
+    assert isinstance(layer, nn.Linear)
+    layer.weight.copy_(weight)
+    layer.bias.copy_(bias)
 
 
 def _on_cpu(module: nn.Module) -> dict[str, Tensor]:

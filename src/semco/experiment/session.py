@@ -22,7 +22,7 @@ from semco.distributed.processes import Processes, broadcast_from_main, gather_u
 from semco.evaluation.metrics import accuracy
 from semco.evaluation.model_file import ModelDescription, SavedModel, save_model
 from semco.evaluation.pool_labels import write_pseudo_labels
-from semco.evaluation.probabilities import Scorer, predict_probabilities
+from semco.evaluation.probabilities import Head, Scorer, predict_probabilities
 from semco.evaluation.results import Evaluation, evaluate_probabilities, image_batches, write_evaluation
 from semco.evaluation.samples import pick_samples
 from semco.experiment.model import RunModel
@@ -33,7 +33,7 @@ from semco.models import Network
 from semco.report import write_report
 from semco.run.folder import RunFolder
 from semco.run.identity import run_digest
-from semco.run.result import RunResult
+from semco.run.result import ProbeResult, RunResult
 from semco.training.loop import Trainer
 from semco.training.observer import Observer
 from semco.training.statistics import describe_pool
@@ -62,8 +62,10 @@ class Session:
             trainer = self._trainer()
             self.observer.on_message(f"method: {describe_method(self.config.method.name)}")
             self.observer.on_message(f"{self.problem.counts()}; {self.config.training.total_steps:,} steps")
-            trainer.run()
-            return self._finish(trainer)
+            probe = self._measure_probe()
+            if self._method.takes_steps:
+                trainer.run()
+            return self._finish(trainer, probe)
 
     @cached_property
     def _method(self) -> Method[MethodConfig]:
@@ -106,45 +108,83 @@ class Session:
             processes=self.processes,
         )
 
-    def _scores(self, network: nn.Module, batches: Iterable[Tensor]) -> NDArray[np.float32]:
+    def _scores(self, network: nn.Module, batches: Iterable[Tensor], head: Head) -> NDArray[np.float32]:
         """Return the probabilities (N, K) of the inputs of all processes, of which each gives its share."""
-        scorer = Scorer(self.config.evaluation.head, self.problem.label_vectors.to(self.device), self._method.scale)
+        scorer = Scorer(head, self.problem.label_vectors.to(self.device), self._method.scale)
         scores = predict_probabilities(network, batches, scorer).reshape(-1, self.problem.dataset.num_classes)
         everything: NDArray[np.float32] = gather_uneven_rows(torch.from_numpy(scores), self.processes).numpy()
         return everything
 
-    def _test_scores(self, network: Network) -> NDArray[np.float32] | None:
+    def _test_scores(self, network: Network, head: Head) -> NDArray[np.float32] | None:
         """Return the probabilities of the test images under the whole network, if there are test images."""
         images, batch_size = self.problem.dataset.test_images, self.config.evaluation.batch_size
         if images is None:
             return None
         share = images[self.processes.share(len(images))]
-        return self._scores(network, image_batches(share, self.problem.mean, self.problem.std, batch_size, self.device))
+        batches = image_batches(share, self.problem.mean, self.problem.std, batch_size, self.device)
+        return self._scores(network, batches, head)
 
     def _validate(self, network: nn.Module) -> dict[str, float]:
-        """Return the accuracy on the validation images, if there are any."""
+        """Return the accuracy on the validation images as a metric, if there are any."""
+        value = self._validation_accuracy(network, self.config.evaluation.head)
+        return {} if value is None else {"validation_accuracy": value}
+
+    def _validation_accuracy(self, network: nn.Module, head: Head) -> float | None:
         index = torch.from_numpy(self.problem.split.validation)
         if len(index) == 0:
-            return {}
+            return None
         share = index[self.processes.share(len(index))].split(self.config.evaluation.batch_size)
-        scores = self._scores(network, map(self._model.inputs.plain, share))
-        return {"validation_accuracy": accuracy(scores, self.problem.dataset.train_labels[index].numpy())}
+        scores = self._scores(network, map(self._model.inputs.plain, share), head)
+        return accuracy(scores, self.problem.dataset.train_labels[index].numpy())
 
-    def _finish(self, trainer: Trainer) -> RunResult:
+    def _measure_probe(self) -> tuple[Network, ProbeResult] | None:
+        """Return the linear probe on the initial features and what it achieves, in runs from loaded weights."""
+        probe = self._model.probe
+        if probe is None:
+            return None
+        network = self._model.probe_part()
+        evaluation = self._evaluate(self._test_scores(self._model.complete(network), "one_hot"), "one_hot")
+        result = ProbeResult(
+            strength=probe.strength,
+            cross_validation=probe.cross_validation,
+            validation_accuracy=self._validation_accuracy(network, "one_hot"),
+            test_accuracy=None if evaluation is None else evaluation.accuracy,
+        )
+        return network, result
+
+    def _choose(
+        self, trained: nn.Module, probe: tuple[Network, ProbeResult] | None
+    ) -> tuple[nn.Module, ProbeResult | None]:
+        """Return the trained network, or the probe if that is better on the validation images."""
+        if probe is None:
+            return trained, None
+        network, result = probe
+        mine = self._validation_accuracy(trained, self.config.evaluation.head)
+        if mine is None or result.validation_accuracy is None or mine >= result.validation_accuracy:
+            return trained, result
+        self.observer.on_message(
+            f"the linear probe is better on the {len(self.problem.split.validation)} validation images "
+            f"({result.validation_accuracy:.1%}) than the trained network ({mine:.1%}): the probe is kept"
+        )
+        return network, result.model_copy(update={"is_kept": True})
+
+    def _finish(self, trainer: Trainer, probe: tuple[Network, ProbeResult] | None) -> RunResult:
         """Write model, pseudo-labels, test numbers, result and report, in an order that a kill may interrupt anywhere.
 
         All processes compute; the main one writes.
         """
-        outputs = self._model.pool(trainer.average).unlabelled()
-        validation = self._validate(trainer.average)
-        network = self._model.complete(trainer.average)
-        scores = self._test_scores(network)
+        part, yardstick = self._choose(trainer.average, probe)
+        outputs = self._model.pool(part).unlabelled()
+        validation = self._validation_accuracy(part, self.config.evaluation.head)
+        network = self._model.complete(part)
+        scores = self._test_scores(network, self.config.evaluation.head)
         result: RunResult | None = None
         with same_error_everywhere(self.processes):
             if self.processes.is_main:
-                evaluation, pseudo_labels = self._evaluate(scores), self._pseudo_labels(outputs)
+                evaluation = self._evaluate(scores, self.config.evaluation.head)
+                pseudo_labels = self._pseudo_labels(outputs)
                 save_model(self.run.model, SavedModel(self._description(), network, self.problem.label_vectors))
-                result = self._result(trainer, validation.get("validation_accuracy"), evaluation, pseudo_labels)
+                result = self._result(trainer, validation, evaluation, pseudo_labels, yardstick)
                 self.run.write_result(result)
                 # Whatever fails from here on does not cost the result, and `resume` tries it again.
                 self._write_test(evaluation, scores)
@@ -160,6 +200,7 @@ class Session:
         validation_accuracy: float | None,
         evaluation: Evaluation | None,
         pseudo_labels: Mapping[str, PseudoLabels],
+        probe: ProbeResult | None,
     ) -> RunResult:
         test = evaluation.summary() if evaluation else {}
         group_ids = torch.from_numpy(self.problem.groups.group_ids).to(self.device)
@@ -171,6 +212,7 @@ class Session:
             seconds=round(trainer.state.seconds, 3),
             validation_accuracy=validation_accuracy,
             pseudo_labels=describe_pool(pseudo_labels, self._pool_truth().to(self.device), group_ids),
+            probe=probe,
             **{"head": self.config.evaluation.head, **test},
         )
 
@@ -209,12 +251,12 @@ class Session:
         truth = self._pool_truth().numpy()
         write_pseudo_labels(self.run.pseudo_labels_file, split.unlabelled, truth, pseudo_labels, chosen)
 
-    def _evaluate(self, scores: NDArray[np.float32] | None) -> Evaluation | None:
-        """Evaluate the test images, once and at the end; they select nothing."""
+    def _evaluate(self, scores: NDArray[np.float32] | None, head: Head) -> Evaluation | None:
+        """Evaluate the test images, which select nothing."""
         dataset = self.problem.dataset
         if scores is None or dataset.test_labels is None:
             return None
-        group_ids, head = self.problem.groups.group_ids, self.config.evaluation.head
+        group_ids = self.problem.groups.group_ids
         return evaluate_probabilities(scores, dataset.test_labels.numpy(), dataset.class_names, group_ids, head)
 
     def _write_test(self, evaluation: Evaluation | None, scores: NDArray[np.float32] | None) -> None:

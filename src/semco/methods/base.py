@@ -83,6 +83,8 @@ class Method(nn.Module, ABC, Generic[C]):
     per_image_buffers: ClassVar[tuple[str, ...]] = ()
     # Whether the method mixes, rotates or perturbs the views itself. If so, outputs of frozen layers cannot be cached.
     changes_images: ClassVar[bool] = False
+    # Whether the loop trains the network; otherwise the heads that were fitted to the labelled images are the result.
+    takes_steps: ClassVar[bool] = True
     registry: ClassVar[dict[str, type[Method[MethodConfig]]]] = {}
 
     def __init_subclass__(cls, **kwargs: object) -> None:

@@ -10,6 +10,23 @@ from semco.errors import UserError
 from semco.files import read_json
 
 
+class ProbeResult(BaseModel):
+    """What a linear probe on the initial features achieves with the same labels: the yardstick of the run."""
+
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+
+    strength: float
+    """C of the logistic regression."""
+    cross_validation: float | None = None
+    """Accuracy on labelled images that were left out in turn."""
+    validation_accuracy: float | None = None
+    """Accuracy on the validation images."""
+    test_accuracy: float | None = None
+    """Accuracy on the test images."""
+    is_kept: bool = False
+    """Whether the probe is the model of the run, because the trained network was worse."""
+
+
 class RunResult(BaseModel):
     """What a finished run achieved. Fields about test images are None if there were none."""
 
@@ -47,6 +64,9 @@ class RunResult(BaseModel):
     """Group accuracy on the test images of each group."""
     pseudo_labels: dict[str, dict[str, float | None]] = Field(default_factory=dict)
     """Statistics of the final pseudo-labels of the pool, by head."""
+
+    probe: ProbeResult | None = None
+    """The linear probe, in runs that start from loaded weights."""
 
     @classmethod
     def read(cls, file: Path) -> RunResult:
