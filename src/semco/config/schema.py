@@ -64,7 +64,8 @@ class DataConfig(Section):
     or only those without a label (paper)."""
     validation: Literal["auto", "train", "labelled", "none"] = "auto"
     """Where validation images come from: training images with a label that is not used ("train"), the labelled images
-    ("labelled"), or nowhere ("none"). "auto" is "train" if there are such images, else "labelled"."""
+    ("labelled"), or nowhere ("none"). "auto" is "train" if there are such images, else "labelled" from 200 labels
+    and 20 per class on, else "none": few labels are all learned from."""
     validation_size: int = Field(default=500, ge=1)
     """Largest number of validation images; at most a tenth of the training images ("train") or a fifth of the
     labelled images ("labelled") are used."""
