@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
 from semco.config import DataConfig
 from semco.data.split import Split, make_split

@@ -125,9 +125,10 @@ class ModelConfig(Section):
     released code)."""
     mlp_hidden: int = Field(default=2048, ge=1)
     """Width of the hidden layer of a semantic head of two layers."""
-    tune: Literal["all", "top", "heads"] = "all"
+    tune: Literal["auto", "all", "top", "heads"] = "auto"
     """The layers that are trained: all, the last stages of the backbone and the heads ("top"), or only the heads. The
-    others keep their pretrained weights, and their outputs are computed once for all steps."""
+    others keep their loaded weights, and their outputs are computed once for all steps. "auto" is "all" from random
+    weights; from loaded ones, what fits into the time, else "heads"."""
     freeze_norm: Annotated[Literal["auto", "on", "off"], BeforeValidator(_on_or_off)] = "auto"
     """Keep the statistics of batch normalisation as they were loaded; "auto": for backbones with loaded weights."""
     heads_init: Literal["auto", "probe", "random"] = "auto"
