@@ -69,6 +69,7 @@ FIELDS = {
     "classes": "data.classes",
     "data_root": "data.root",
     "strict": "data.strict",
+    "strict_names": "labels.strict_names",
     "method": "method.name",
     "backbone": "model.backbone",
     "pretrained": "model.pretrained",

@@ -19,6 +19,9 @@ def train(
     *,
     method: Annotated[str | None, typer.Option(help="The method; 'semco methods' lists them.")] = None,
     strict: Annotated[bool | None, typer.Option("--strict", help="Stop at an unreadable image.")] = None,
+    strict_names: Annotated[
+        bool | None, typer.Option("--strict-names", help="Stop at a class name that has no label vector.")
+    ] = None,
     epochs: Annotated[float | None, typer.Option(help="Length of the run in epochs of 65,536 labelled images.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the split, the initial weights and the views.")] = None,
     recipe: Annotated[str | None, typer.Option(help="Recipes, later ones win: a,b,c; see 'semco recipes'.")] = None,
@@ -37,7 +40,12 @@ def train(
 
     options.require_data(recipe is not None or config is not None)
     values = options.values(
-        method=method, strict=strict, epochs=epochs, seed=seed, pretrained="none" if from_scratch else None
+        method=method,
+        strict=strict,
+        strict_names=strict_names,
+        epochs=epochs,
+        seed=seed,
+        pretrained="none" if from_scratch else None,
     )
     if not (recipe or config or from_scratch or options.backbone):
         recipe = default_recipe(options.data)

@@ -92,6 +92,8 @@ class LabelsConfig(Section):
     """The sentences in which the text encoder reads a class name."""
     aliases: dict[str, str] = Field(default_factory=dict)
     """Class name -> vocabulary term, for names that the look-up does not find or gets wrong."""
+    strict_names: bool = False
+    """Stop at a class name that the look-up does not find, instead of giving it a vector of its own."""
     eps: Annotated[float, Field(ge=0, le=2)] | Literal["auto"] = "auto"
     """DBSCAN's eps: the largest cosine distance between neighbours in a group. "auto" is the default of the source, 0
     turns grouping off."""
