@@ -18,6 +18,7 @@ from torch import Generator, Tensor
 from semco.config import Config
 from semco.data.batches import Batches
 from semco.distributed.processes import Processes
+from semco.errors import duration
 from semco.experiment.model import RunModel
 from semco.experiment.problem import Problem
 from semco.methods import build_method
@@ -73,15 +74,6 @@ class Plan:
                 "shorter"
             )
         return lines
-
-
-def duration(seconds: float) -> str:
-    """Return a duration for people: "40 s", "12 min", "3.5 h", "12 days"."""
-    if seconds < 90:
-        return f"{max(1, round(seconds))} s"
-    if seconds < 90 * 60:
-        return f"{round(seconds / 60)} min"
-    return f"{seconds / HOUR:.1f} h" if seconds < 48 * HOUR else f"{round(seconds / HOUR / 24)} days"
 
 
 def make_plan(config: Config, problem: Problem, device: torch.device, minutes: float) -> Plan:
