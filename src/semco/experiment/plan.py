@@ -19,6 +19,7 @@ from semco.config import Config
 from semco.data.batches import Batches
 from semco.distributed.processes import Processes
 from semco.errors import duration
+from semco.experiment.cross_validation import number_of_folds
 from semco.experiment.model import RunModel
 from semco.experiment.problem import Problem
 from semco.methods import build_method
@@ -52,10 +53,11 @@ class Plan:
     config: Config
     step_seconds: float
     frozen_seconds: float  # for the outputs of the frozen layers, once
+    repeats: int  # the run and those of the cross-validation
 
     @property
     def seconds(self) -> float:
-        return self.frozen_seconds + self.step_seconds * self.config.training.total_steps
+        return self.frozen_seconds + self.step_seconds * self.repeats * self.config.training.total_steps
 
     def lines(self) -> list[str]:
         """Return the plan in two sentences, and a warning if the run takes more than an hour."""
@@ -100,12 +102,19 @@ def _fit(config: Config, problem: Problem, device: torch.device, minutes: float)
     """Return the plan with as many steps as fit, unless the configuration gives their number."""
     timer = StepTimer(config, problem, device)
     step, frozen = timer.step_seconds(), timer.frozen_seconds()
-    training = config.training
+    training, repeats = config.training, 1 + _folds(config, problem)
     if training.steps is None and training.epochs is None:
         most = MOST_STEPS if has_weights(config.model) else training.total_steps
-        steps = max(FEWEST_STEPS, min(most, int((60 * minutes - frozen) / step)))
+        steps = max(FEWEST_STEPS, min(most, int((60 * minutes - frozen) / (step * repeats))))
         config = config.model_copy(update={"training": training.model_copy(update={"steps": steps})})
-    return Plan(config, step, frozen)
+    return Plan(config, step, frozen, repeats)
+
+
+def _folds(config: Config, problem: Problem) -> int:
+    """Return the number of runs of the cross-validation against the linear probe."""
+    if not has_weights(config.model) or len(problem.split.validation):
+        return 0
+    return number_of_folds(config, problem.dataset.train_labels[torch.from_numpy(problem.split.labelled)].numpy())
 
 
 class RandomInputs:
