@@ -49,7 +49,7 @@ class Comparison:
 
 
 def number_of_folds(config: Config, class_ids: NDArray[np.int64]) -> int:
-    """Return into how many folds the labelled images are divided; 0 if a class has too few, or it would take too long."""
+    """Return into how many folds the labels are divided; 0 if a class has too few, or it would take too long."""
     folds = FOLDS[choose_tune(config.model)]
     fewest = int(np.unique(class_ids, return_counts=True)[1].min())
     return folds if 2 <= folds <= fewest else 0
