@@ -11,8 +11,8 @@ from semco.training.learning_rate import highest_learning_rate, learning_rate
 
 
 def rates(schedule: str, total: int = 100, warmup: float = 0.1) -> list[float]:
-    config = OptimConfig(lr=0.5, warmup=warmup, schedule=schedule)
-    return [learning_rate(config, step, total) for step in range(total)]
+    config = OptimConfig(warmup=warmup, schedule=schedule)
+    return [learning_rate(config, step, total, highest=0.5) for step in range(total)]
 
 
 def test_warm_up_is_linear_and_reaches_the_full_rate() -> None:
@@ -27,9 +27,9 @@ def test_cosine_is_half_way_in_the_middle_and_nearly_zero_at_the_end() -> None:
 
 
 def test_fixmatch_cosine_ends_at_a_fifth() -> None:
-    config = OptimConfig(lr=1.0, warmup=0.0, schedule="cosine_7_16")
-    assert learning_rate(config, 0, 1000) == 1.0
-    assert learning_rate(config, 1000, 1000) == pytest.approx(0.19509, abs=1e-5)
+    config = OptimConfig(warmup=0.0, schedule="cosine_7_16")
+    assert learning_rate(config, 0, 1000, highest=1.0) == 1.0
+    assert learning_rate(config, 1000, 1000, highest=1.0) == pytest.approx(0.19509, abs=1e-5)
 
 
 def test_constant_stays() -> None:
