@@ -86,6 +86,8 @@ def show_result(result: RunResult, *, as_json: bool) -> None:
         return
     console = Console(soft_wrap=True)
     console.print(f"{show_headline(result)} after {result.steps:,} steps, {result.seconds:.0f} s", highlight=False)
+    if (line := show_probe(result)) is not None:
+        console.print(line, highlight=False)
     console.print(f"report   {result.run}/report.html", markup=False, highlight=False)
     console.print(f"predict  semco predict {shlex.quote(result.run)} IMAGES...", markup=False, highlight=False)
 
@@ -94,3 +96,14 @@ def show_headline(result: RunResult) -> str:
     """Return the best accuracy there is as text."""
     headline = result.headline()
     return "trained (there are no images to test on)" if headline is None else f"{headline[0]} {headline[1]:.1%}"
+
+
+def show_probe(result: RunResult) -> str | None:
+    """Return one line about the linear probe of a trained run, or None if there was none."""
+    probe = result.probe
+    if probe is None or not result.steps:
+        return None
+    measured = probe.validation_accuracy if result.test_accuracy is None else probe.test_accuracy
+    accuracy = probe.held_out_accuracy if measured is None else measured
+    where = "; it was better than training and is kept" if probe.is_kept else ""
+    return None if accuracy is None else f"linear probe on the same labels: {accuracy:.1%}{where}"

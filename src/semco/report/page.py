@@ -41,6 +41,7 @@ SMALL_IMAGE = 64
 def write_report(
     paths: Sequence[Path], out: Path, title: str | None = None, samples: Sequence[Sample] | None = None
 ) -> Path:
+from semco.run.result import RunResult
     """Write the page about run folders to ``out`` and return ``out``.
 
     All runs are compared; one of them, the main run, is shown in detail: the first of those that made pseudo-labels
@@ -176,6 +177,7 @@ def _tiles(repeats: Sequence[Run]) -> list[Tile]:
     chance = f"chance: {100 / classes:.1f} %" if classes else ""
     tiles = [
         Tile("Test accuracy", format_accuracy(mean_or_none(run.accuracy() for run in runs)), chance),
+        Tile("Linear probe", format_accuracy(mean_or_none(map(_probe_accuracy, results))), _probe_note(results)),
         Tile(
             "Group accuracy", format_accuracy(mean_or_none(map(_group_accuracy, runs))), "a class of the correct group"
         ),
@@ -185,6 +187,18 @@ def _tiles(repeats: Sequence[Run]) -> list[Tile]:
         Tile("Calibration error", format_accuracy(error), "|confidence − accuracy|"),
     ]
     return [tile for tile in tiles if tile.value != MISSING]
+
+
+def _probe_accuracy(result: RunResult) -> float | None:
+    """Return the accuracy of the linear probe where the accuracy of the run was measured."""
+    if result.probe is None or not result.steps:
+        return None
+    return result.probe.validation_accuracy if result.test_accuracy is None else result.probe.test_accuracy
+
+
+def _probe_note(results: Sequence[RunResult]) -> str:
+    is_kept = any(result.probe is not None and result.probe.is_kept for result in results)
+    return "kept: better than training" if is_kept else "the same labels, no training"
 
 
 def _group_accuracy(run: Run) -> float | None:
