@@ -33,6 +33,7 @@ from semco.report.tables import (
     mean_or_none,
     summary_rows,
 )
+from semco.run.result import RunResult
 
 # Images up to this width are shown with sharp pixels.
 SMALL_IMAGE = 64
@@ -41,7 +42,6 @@ SMALL_IMAGE = 64
 def write_report(
     paths: Sequence[Path], out: Path, title: str | None = None, samples: Sequence[Sample] | None = None
 ) -> Path:
-from semco.run.result import RunResult
     """Write the page about run folders to ``out`` and return ``out``.
 
     All runs are compared; one of them, the main run, is shown in detail: the first of those that made pseudo-labels
