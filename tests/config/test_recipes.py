@@ -49,6 +49,10 @@ PAPER: dict[str, Any] = {
     "model.norm_warmup": False,
     "model.semantic_head": "linear",  # text: "a fully connected layer"
     "model.mlp_hidden": 2048,  # not used
+    "model.tune": "all",
+    "model.freeze_norm": "auto",  # no weights are loaded: not frozen
+    "model.heads_init": "auto",  # no weights are loaded: random
+    "model.cached_views": 6,  # not used
     "augment.pad": 0.125,  # not used: pad_pixels decides
     "augment.pad_pixels": 4,
     "augment.flip": True,  # supp., Augmentations
@@ -64,6 +68,7 @@ PAPER: dict[str, Any] = {
     "method.tau_e": 0.7,  # supp.
     "method.tau_o": 0.95,  # supp.
     "optim.lr": 0.03,  # supp.
+    "optim.backbone_lr": "auto",  # no weights are loaded: that of the heads
     "optim.momentum": 0.9,  # supp.
     "optim.nesterov": True,  # supp.
     "optim.weight_decay": 5e-4,  # supp.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from semco.config import MethodConfig, ModelConfig
 from semco.methods import Method, build_method
 from semco.models import Network, build_network
+from semco.models.tuning import Tune, TunedNetwork, tune_network
 from semco.types import Batch, Outputs, Progress, StepResult, Task, ViewCounts, Views
 
 SIDE, DIM, B, U, POOL = 8, 6, 4, 12, 40
@@ -48,10 +49,12 @@ class TinyForward:
         return self.network.heads_from(features)
 
     def without_statistics(self, **views: Tensor) -> dict[str, Outputs]:
+        self.with_gradient += views.values()
         kept = copy.deepcopy(dict(self.network.named_buffers()))
         outputs = {name: self.network(view) for name, view in views.items()}
         for name, buffer in self.network.named_buffers():
-            buffer.copy_(kept[name])
+            if not torch.equal(buffer, kept[name]):  # the backward pass needs frozen statistics as they were
+                buffer.copy_(kept[name])
         return outputs
 
 
@@ -137,6 +140,35 @@ def make_batch(views: ViewCounts, classes: int, seed: int = 0, dtype: torch.dtyp
     )
 
 
+@dataclass
+class TunedBench(Bench):
+    """A bench whose first layers are frozen; `inputs` are what the network reads."""
+
+    tuned: TunedNetwork
+
+    def inputs(self, batch: Batch) -> Batch:
+        """Return the batch with outputs of the frozen layers in place of images, unless the method needs images."""
+        if self.method.changes_images:
+            return batch
+        return replace(batch, labelled=self._pass(batch.labelled), unlabelled=self._pass(batch.unlabelled))
+
+    @torch.no_grad()
+    def _pass(self, views: Views) -> Views:
+        frozen = self.tuned.frozen()
+        return Views(tuple(map(frozen, views.weak)), tuple(map(frozen, views.strong)))
+
+
+def make_tuned_bench(name: str, tune: Tune, classes: int = 7) -> TunedBench:
+    """The network of a run from loaded weights: frozen statistics, first layers as ``tune`` says."""
+    plain = make_bench(name, classes)
+    for part_name, buffer in plain.network.named_buffers():  # as if it had been trained before
+        if part_name.endswith(("running_mean", "running_var")):
+            buffer.add_(0.1 * torch.rand(buffer.shape, generator=seeded(3)))
+    tuned = tune_network(plain.network, tune, freeze_norm=True)
+    network = plain.network if plain.method.changes_images else tuned.trained()
+    return TunedBench(plain.method, network.train(), plain.task, tuned)
+
+
 def make_bench(name: str, classes: int = 7, **fields: object) -> Bench:
     task = make_task(classes)
     torch.manual_seed(1)
@@ -149,6 +181,11 @@ def make_bench(name: str, classes: int = 7, **fields: object) -> Bench:
 @pytest.fixture
 def bench() -> Callable[..., Bench]:
     return make_bench
+
+
+@pytest.fixture
+def tuned_bench() -> Callable[..., TunedBench]:
+    return make_tuned_bench
 
 
 @pytest.fixture

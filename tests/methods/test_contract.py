@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from semco.types import StepResult
 
 METHODS = sorted(Method.registry)
 every_method = pytest.mark.parametrize("name", METHODS)
+every_mode = pytest.mark.parametrize("tune", ["all", "top", "heads"])
 Make = Callable[..., "object"]
 
 
@@ -191,6 +193,74 @@ def test_double_precision(name: str, bench: Make, batch: Make) -> None:
     single = bench(name)
     expected = single.step(batch(b.method.views, 7)).total
     assert float(result.total.detach()) == pytest.approx(float(expected.detach()), rel=1e-4)
+
+
+@every_method
+@every_mode
+def test_a_step_trains_what_is_trained_and_nothing_else(name: str, tune: str, tuned_bench: Make, batch: Make) -> None:
+    b = tuned_bench(name, tune)
+    before = copy.deepcopy(b.tuned.whole.state_dict())
+    b.refresh()
+    example = b.inputs(batch(b.method.views, 7))
+    result = b.step(example)
+    result.total.backward()
+    assert all(torch.isfinite(loss) for loss in result.losses.values())
+    layers = b.tuned.whole.backbone.layers()
+    for parameter in (p for layer in layers[: b.tuned.first] for p in layer.parameters()):
+        assert parameter.grad is None
+    trained = [*(p for layer in layers[b.tuned.first :] for p in layer.parameters()), *b.network.heads.parameters()]
+    for parameter in (*trained, *b.method.parameters()):
+        assert parameter.grad is not None
+        assert torch.isfinite(parameter.grad).all()
+    for part in (*layers[b.tuned.first :], *b.network.heads.values()):
+        weights = list(part.parameters())
+        assert not weights or any(p.grad.abs().sum() > 0 for p in weights)
+    # Running statistics are frozen as well.
+    assert all(torch.equal(value, before[key]) for key, value in b.tuned.whole.state_dict().items())
+
+
+@every_method
+@every_mode
+def test_cached_inputs_are_left_alone(name: str, tune: str, tuned_bench: Make, batch: Make) -> None:
+    b = tuned_bench(name, tune)
+    used, fresh = b.inputs(batch(b.method.views, 7)), b.inputs(batch(b.method.views, 7))
+    b.step(used).total.backward()
+    for side in ("labelled", "unlabelled"):
+        for kind in ("weak", "strong"):
+            pairs = zip(getattr(getattr(used, side), kind), getattr(getattr(fresh, side), kind), strict=True)
+            assert all(torch.equal(one, other) for one, other in pairs)
+
+
+@every_method
+def test_losses_on_cached_outputs_are_those_on_images(name: str, tuned_bench: Make, batch: Make) -> None:
+    """With frozen statistics, cutting the network in two does not change a step."""
+    on_images = tuned_bench(name, "all")
+    example = batch(on_images.method.views, 7)
+    expected = on_images.step(on_images.inputs(example))
+    for tune in ("top", "heads"):
+        b = tuned_bench(name, tune)
+        result = b.step(b.inputs(example))
+        assert result.losses.keys() == expected.losses.keys()
+        for key, loss in expected.losses.items():
+            assert float(result.losses[key].detach()) == pytest.approx(float(loss.detach()), rel=1e-3, abs=1e-5)
+
+
+def test_methods_that_change_images_are_not_cached() -> None:
+    """Mixing, rotating or perturbing what the frozen layers return would be another method."""
+    changing = {name for name in METHODS if Method.registry[name].changes_images}
+    assert changing == {"cowmask", "ict", "mixmatch", "plcb", "remixmatch", "vat"}
+
+
+@every_method
+def test_only_methods_that_change_images_pass_others_to_the_network(name: str, bench: Make, batch: Make) -> None:
+    """Each tensor that runs through the network is a view of the batch, unless ``changes_images`` is declared."""
+    b = bench(name)
+    example = batch(b.method.views, 7)
+    views = (*example.labelled.weak, *example.labelled.strong, *example.unlabelled.weak, *example.unlabelled.strong)
+    own = {view.data_ptr() for view in views}
+    b.step(example)
+    passed = [view for view in (*b.forward.with_gradient, *b.forward.without_gradient) if len(view)]
+    assert all(view.data_ptr() in own for view in passed) != b.method.changes_images
 
 
 def test_unknown_method() -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from semco.config import OptimConfig
+from semco.config import ModelConfig, OptimConfig
 from semco.errors import UserError
+from semco.models import Network, build_network
 from semco.run.checkpoint import (
     add_prefix,
     checkpoints,
@@ -17,7 +18,7 @@ from semco.run.checkpoint import (
     save_checkpoint,
     with_prefix,
 )
-from semco.training.optimiser import build_optimiser, parameter_groups
+from semco.training.optimiser import Rates, build_optimiser
 from semco.training.state import _load_momenta, _momenta
 
 
@@ -109,30 +110,25 @@ def test_prefixes() -> None:
 
 
 def test_momentum_survives() -> None:
-    def stepped() -> tuple[torch.nn.Linear, torch.optim.SGD]:
-        torch.manual_seed(0)
-        layer = torch.nn.Linear(2, 2)
-        return layer, build_optimiser(OptimConfig(), 0.03, layer)
+    """With one rate for everything, and with another one for the backbone."""
 
-    def step(layer: torch.nn.Linear, optimiser: torch.optim.SGD) -> None:
+    def stepped(rates: Rates) -> tuple[Network, torch.optim.SGD]:
+        torch.manual_seed(0)
+        network = build_network(ModelConfig(backbone="wrn-10-1"), (), 3, 4, 3, 8)
+        return network, build_optimiser(OptimConfig(), rates, network, torch.nn.Linear(2, 2))
+
+    def step(network: Network, optimiser: torch.optim.SGD) -> None:
         optimiser.zero_grad()
-        layer(torch.ones(1, 2)).sum().backward()
+        network(torch.ones(2, 3, 8, 8)).logits.sum().backward()
         optimiser.step()
 
-    layer, optimiser = stepped()
-    step(layer, optimiser)
-    other, fresh = stepped()
-    other.load_state_dict(layer.state_dict())
-    _load_momenta(fresh, _momenta(optimiser))
-    step(layer, optimiser)
-    step(other, fresh)
-    assert torch.equal(layer.weight, other.weight)
-
-
-def test_biases_and_normalisation_do_not_decay() -> None:
-    network = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2), torch.nn.Linear(2, 2))
-    decays, stays = parameter_groups([network], 0.1)
-    assert [p.ndim for p in decays["params"]] == [4, 2]
-    assert decays["weight_decay"] == 0.1
-    assert [p.ndim for p in stays["params"]] == [1, 1, 1, 1]
-    assert stays["weight_decay"] == 0.0
+    for rates in (Rates(0.03, 0.03), Rates(0.03, 0.001)):
+        network, optimiser = stepped(rates)
+        step(network, optimiser)
+        other, fresh = stepped(rates)
+        other.load_state_dict(network.state_dict())
+        _load_momenta(fresh, _momenta(optimiser))
+        step(network, optimiser)
+        step(other, fresh)
+        for mine, theirs in zip(network.parameters(), other.parameters(), strict=True):
+            assert torch.equal(mine, theirs)

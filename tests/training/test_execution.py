@@ -52,6 +52,13 @@ def test_what_is_asked_for_is_done(network: nn.Module, monkeypatch: pytest.Monke
     assert (chosen.is_wanted, chosen.reason) == (False, "there is no C++ compiler")
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_heads_alone_are_not_compiled(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compilation.shutil, "which", lambda _: "/usr/bin/c++")
+    chosen = choose_compilation(TrainingConfig(steps=10**6), nn.Linear(64, 10), (64,), 100, torch.device(device))
+    assert (chosen.is_wanted, chosen.reason) == (False, "there are no convolutions to compile")
+
+
 def test_precision() -> None:
     assert choose_precision("auto", CPU) is None
     assert choose_precision("fp32", CPU) is None

@@ -7,12 +7,12 @@ import math
 import pytest
 
 from semco.config import OptimConfig
-from semco.training.learning_rate import highest_learning_rate, learning_rate
+from semco.training.learning_rate import highest_backbone_rate, highest_learning_rate, learning_rate
 
 
 def rates(schedule: str, total: int = 100, warmup: float = 0.1) -> list[float]:
-    config = OptimConfig(lr=0.5, warmup=warmup, schedule=schedule)
-    return [learning_rate(config, step, total) for step in range(total)]
+    config = OptimConfig(warmup=warmup, schedule=schedule)
+    return [learning_rate(config, step, total, highest=0.5) for step in range(total)]
 
 
 def test_warm_up_is_linear_and_reaches_the_full_rate() -> None:
@@ -27,9 +27,9 @@ def test_cosine_is_half_way_in_the_middle_and_nearly_zero_at_the_end() -> None:
 
 
 def test_fixmatch_cosine_ends_at_a_fifth() -> None:
-    config = OptimConfig(lr=1.0, warmup=0.0, schedule="cosine_7_16")
-    assert learning_rate(config, 0, 1000) == 1.0
-    assert learning_rate(config, 1000, 1000) == pytest.approx(0.19509, abs=1e-5)
+    config = OptimConfig(warmup=0.0, schedule="cosine_7_16")
+    assert learning_rate(config, 0, 1000, highest=1.0) == 1.0
+    assert learning_rate(config, 1000, 1000, highest=1.0) == pytest.approx(0.19509, abs=1e-5)
 
 
 def test_constant_stays() -> None:
@@ -47,3 +47,22 @@ def test_short_runs_learn_faster_and_long_ones_as_in_the_paper(steps: int, rate:
     """12,394 is the geometric mean of 500 and 307,200."""
     assert highest_learning_rate(OptimConfig(), steps) == pytest.approx(rate, rel=1e-4)
     assert highest_learning_rate(OptimConfig(lr=0.2), steps) == 0.2
+
+
+def test_a_loaded_backbone_learns_at_a_tenth_of_the_heads_rate() -> None:
+    assert highest_learning_rate(OptimConfig(), 1000, pretrained=True) == 0.03
+    assert highest_backbone_rate(OptimConfig(), 1000, pretrained=True) == pytest.approx(0.003)
+    assert highest_backbone_rate(OptimConfig(lr=0.2), 1000, pretrained=True) == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize("steps", [1, 500, 307_200])
+def test_a_backbone_from_scratch_learns_at_the_rate_of_the_heads(steps: int) -> None:
+    for config in (OptimConfig(), OptimConfig(lr=0.2)):
+        assert highest_backbone_rate(config, steps) == highest_learning_rate(config, steps)
+
+
+@pytest.mark.parametrize("pretrained", [False, True])
+def test_a_given_backbone_rate_is_used(pretrained: bool) -> None:
+    config = OptimConfig(backbone_lr=0.007)
+    assert highest_backbone_rate(config, 500, pretrained) == 0.007
+    assert highest_learning_rate(config, 500, pretrained) == (0.03 if pretrained else 0.1)

@@ -21,6 +21,10 @@ STRENGTHS = (0.1, 1.0, 10.0)
 PENALTIES = (0.1, 1.0, 10.0, 100.0, 1000.0)
 MOST_FOLDS = 5
 MOST_ITERATIONS = 2000
+# Of the gradient; with scikit-learn's default, probabilities may be wrong by more than 1e-3.
+TOLERANCE = 1e-6
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,7 @@ class Probe:
     strength: float
     """C of the logistic regression."""
     cross_validation: float | None
-    """Accuracy on labelled images that were left out in turn; None if a class has fewer than two."""
+    """Accuracy on labelled images that were left out in turn; None if a class has one label, or one class has all."""
 
     def logits(self, features: Tensor) -> Tensor:
         """Return the logits (N, K) of features (N, F)."""
@@ -44,29 +48,37 @@ def fit_probe(features: Tensor, class_ids: Tensor, num_classes: int) -> Probe:
 
     Classes without a label are never predicted.
     """
-    x: NDArray[np.float64] = features.cpu().double().numpy()
+    x: Floats = features.cpu().double().numpy()
     y: NDArray[np.int64] = class_ids.cpu().numpy()
     # The solution lies in the span of the images, so with fewer images than features it is found among N numbers.
     basis, coordinates = np.linalg.qr(x.T) if len(x) < x.shape[1] else (np.eye(x.shape[1]), x.T)
-    z = coordinates.T
     with threadpool_limits(1):  # for matrices this small, threads wait for each other most of the time
-        strength, accuracy = _choose_strength(z, y)
-        model = LogisticRegression(C=strength, max_iter=MOST_ITERATIONS).fit(z, y)
-    weight, bias = model.coef_ @ basis.T, model.intercept_
-    if len(weight) == 1:  # two classes: scikit-learn returns the logit of the second
-        weight, bias = np.concatenate([-weight, weight]) / 2, np.concatenate([-bias, bias]) / 2
+        strength, accuracy = _choose_strength(coordinates.T, y)
+        weight, bias = _fit(coordinates.T, y, strength)
     all_weights = torch.zeros(num_classes, x.shape[1])
     all_biases = torch.full((num_classes,), float(bias.min()) - 100.0)
-    present = torch.from_numpy(model.classes_)
-    all_weights[present] = torch.from_numpy(weight).float()
+    present = torch.from_numpy(np.unique(y))
+    all_weights[present] = torch.from_numpy(weight @ basis.T).float()
     all_biases[present] = torch.from_numpy(bias).float()
     return Probe(all_weights, all_biases, strength, accuracy)
 
 
-def _choose_strength(x: NDArray[np.float64], y: NDArray[np.int64]) -> tuple[float, float | None]:
+def _fit(x: Floats, y: NDArray[np.int64], strength: float) -> tuple[Floats, Floats]:
+    """Return one row of weights and one bias per class that has labels."""
+    if len(np.unique(y)) == 1:  # scikit-learn needs two classes
+        return np.zeros((1, x.shape[1])), np.zeros(1)
+    model = LogisticRegression(C=strength, max_iter=MOST_ITERATIONS, tol=TOLERANCE).fit(x, y)
+    weight, bias = model.coef_, model.intercept_
+    if len(weight) == 1:  # two classes: scikit-learn returns the logit of the second
+        weight, bias = np.concatenate([-weight, weight]) / 2, np.concatenate([-bias, bias]) / 2
+    return weight, bias
+
+
+def _choose_strength(x: Floats, y: NDArray[np.int64]) -> tuple[float, float | None]:
     """Return the C with the best accuracy in cross-validation, and that accuracy; 1 if there are too few labels."""
-    folds = min(MOST_FOLDS, int(np.unique(y, return_counts=True)[1].min()))
-    if folds < 2:
+    counts = np.unique(y, return_counts=True)[1]
+    folds = min(MOST_FOLDS, int(counts.min()))
+    if folds < 2 or len(counts) < 2:
         return 1.0, None
     splits = StratifiedKFold(folds, shuffle=True, random_state=0)
     scores = {

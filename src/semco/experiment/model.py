@@ -76,8 +76,11 @@ class RunModel:
 
     @cached_property
     def is_cached(self) -> bool:
-        """Whether outputs of frozen layers are computed once; not if the method changes the images itself."""
-        return self.tuned.first > 0 and not self.method.changes_images
+        """Whether outputs of frozen layers are computed once.
+
+        Not if the method changes the images itself, nor if it takes no steps and so needs no views.
+        """
+        return self.tuned.first > 0 and not self.method.changes_images and self.method.takes_steps
 
     @cached_property
     def inputs(self) -> Inputs:

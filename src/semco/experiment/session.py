@@ -183,12 +183,16 @@ class Session:
         )
         return network, result.model_copy(update={"is_kept": True})
 
+    def _head(self, probe: ProbeResult | None) -> Head:
+        """Return the head that predicts: the configured one, or the one-hot head if the model is the probe."""
+        return "one_hot" if probe is not None and probe.is_kept else self.config.evaluation.head
+
     def _compare(self, trained: nn.Module, probe: nn.Module) -> Comparison | None:
         """Compare with the probe on the validation images, or by cross-validation if there are none."""
         split, labels = self.problem.split, self.problem.dataset.train_labels
         if len(split.validation):
             index = torch.from_numpy(split.validation)
-            return Comparison(self._are_right(trained, index), self._are_right(probe, index))
+            return Comparison(self._are_right(trained, index), self._are_right(probe, index, "one_hot"))
         class_ids = labels[torch.from_numpy(split.labelled)].numpy()
         folds = number_of_folds(self.config, class_ids)
         if not folds:
@@ -214,11 +218,11 @@ class Session:
         trainer = self._trainer()
         probe = self._model.probe_part()
         trainer.run()
-        return self._are_right(trainer.average, index), self._are_right(probe, index)
+        return self._are_right(trainer.average, index), self._are_right(probe, index, "one_hot")
 
-    def _are_right(self, network: nn.Module, index: Tensor) -> NDArray[np.bool_]:
-        """Return for which of the training images at ``index`` the network predicts the class."""
-        scores = self._training_scores(network, index, self.config.evaluation.head)
+    def _are_right(self, network: nn.Module, index: Tensor, head: Head | None = None) -> NDArray[np.bool_]:
+        """Return for which training images at ``index`` the network, with the configured head, predicts the class."""
+        scores = self._training_scores(network, index, head or self.config.evaluation.head)
         right: NDArray[np.bool_] = scores.argmax(axis=1) == self.problem.dataset.train_labels[index].numpy()
         return right
 
@@ -228,16 +232,17 @@ class Session:
         All processes compute; the main one writes.
         """
         part, yardstick = self._choose(trainer.average, probe)
+        head = self._head(yardstick)
         outputs = self._model.pool(part).unlabelled()
-        validation = self._validation_accuracy(part, self.config.evaluation.head)
+        validation = self._validation_accuracy(part, head)
         network = self._model.complete(part)
-        scores = self._test_scores(network, self.config.evaluation.head)
+        scores = self._test_scores(network, head)
         result: RunResult | None = None
         with same_error_everywhere(self.processes):
             if self.processes.is_main:
-                evaluation = self._evaluate(scores, self.config.evaluation.head)
+                evaluation = self._evaluate(scores, head)
                 pseudo_labels = self._pseudo_labels(outputs)
-                save_model(self.run.model, SavedModel(self._description(), network, self.problem.label_vectors))
+                save_model(self.run.model, SavedModel(self._description(head), network, self.problem.label_vectors))
                 result = self._result(trainer, validation, evaluation, pseudo_labels, yardstick)
                 self.run.write_result(result)
                 # Whatever fails from here on does not cost the result, and `resume` tries it again.
@@ -267,10 +272,10 @@ class Session:
             validation_accuracy=validation_accuracy,
             pseudo_labels=describe_pool(pseudo_labels, self._pool_truth().to(self.device), group_ids),
             probe=probe,
-            **{"head": self.config.evaluation.head, **test},
+            **{"head": self._head(probe), **test},
         )
 
-    def _description(self) -> ModelDescription:
+    def _description(self, head: Head) -> ModelDescription:
         dataset, groups = self.problem.dataset, self.problem.groups
         return ModelDescription(
             class_names=dataset.class_names,
@@ -284,7 +289,7 @@ class Session:
             scale=self._method.scale,
             groups=tuple(groups.group_ids.tolist()),
             eps=groups.eps,
-            head=self.config.evaluation.head,
+            head=head,
             seal=self._model.seal | {"configuration": run_digest(self.config)},
         )
 

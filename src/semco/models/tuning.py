@@ -48,7 +48,8 @@ class TunedNetwork:
     def trained(self) -> Network:
         """Return the trained layers and the heads as a network of their own."""
         part = Network(self._part(slice(self.first, None)), dict(self.whole.heads))
-        part.evaluated_layers = self.whole.evaluated_layers
+        own = set(part.modules())
+        part.evaluated_layers = [layer for layer in self.whole.evaluated_layers if layer in own]
         return part
 
     def complete(self, trained: Network) -> Network:

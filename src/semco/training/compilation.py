@@ -54,6 +54,8 @@ def choose_compilation(
     if not any(shutil.which(name) for name in (os.environ.get("CXX", "c++"), "g++", "clang++")):
         return Compilation(False, "there is no C++ compiler")
     layers = sum(isinstance(part, nn.Conv2d) for part in network.modules())
+    if layers == 0:  # only the heads are trained
+        return Compilation(False, "there are no convolutions to compile")
     seconds = COMPILE_SECONDS * layers
     steps = GPU_STEPS
     if device.type == "cpu":

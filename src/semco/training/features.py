@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
@@ -66,6 +67,11 @@ class FeatureFile:
         """Return the file as an array, read-only."""
         return np.memmap(self.folder / DATA, np.float16, "r", shape=self.array_shape)
 
+    def mark_used(self) -> None:
+        """Record that the file was used now, for `remove_oldest`."""
+        with suppress(OSError):  # a folder that cannot be written
+            os.utime(self.folder / PROGRESS)
+
     def is_complete(self) -> bool:
         """Return whether all chunks are there and are what was computed."""
         if not (self.folder / DATA).is_file() or (self.folder / DATA).stat().st_size != self.size:
@@ -82,27 +88,43 @@ class FeatureFile:
             raise cannot_write(self.folder / DATA, error) from error
 
     def _compute(self, frozen: nn.Module, inputs: Inputs, device: torch.device, report: Report) -> None:
+        self._reserve()
+        checksums = self._intact_chunks(self.open())
+        # Not through a memory map: there, a full disk would kill the process instead of raising an error.
+        with (
+            (self.folder / DATA).open("r+b") as stream,
+            torch.inference_mode(),
+            reuse_freed_memory(device) as keep_memory,
+        ):
+            for number in range(self.chunks):
+                if checksums[number] is None:
+                    outputs = self._chunk(frozen, inputs, number)
+                    self._write(stream, number, outputs)
+                    checksums[number] = _checksum(outputs)
+                    write_json(self.folder / PROGRESS, {"checksums": checksums})
+                    if number == 0:
+                        keep_memory()
+                report(min((number + 1) * CHUNK, self.images), self.images)
+
+    def _reserve(self) -> None:
+        """Give the file its size; a disk without room for it is a `UserError`."""
         with (self.folder / DATA).open("ab") as stream:
-            free = shutil.disk_usage(self.folder).free + stream.tell()
+            # Not its size, because parts that were not written take no room yet.
+            written = 512 * getattr(os.fstat(stream.fileno()), "st_blocks", 0)
+            free = shutil.disk_usage(self.folder).free + written
             if self.size > free:
                 raise UserError(
                     f"{self.folder} has room for {free / 1e9:.1f} GB, and the outputs of the frozen layers take "
                     f"{self.size / 1e9:.1f} GB: make room, or lower model.cached_views ({self.views})."
                 )
             stream.truncate(self.size)
-        array = np.memmap(self.folder / DATA, np.float16, "r+", shape=self.array_shape)
-        checksums = self._intact_chunks(array)
-        with torch.inference_mode(), reuse_freed_memory(device) as keep_memory:
-            for number in range(self.chunks):
-                if checksums[number] is None:
-                    rows = slice(number * CHUNK, (number + 1) * CHUNK)
-                    array[rows] = self._chunk(frozen, inputs, number)
-                    array.flush()
-                    checksums[number] = _checksum(array[rows])
-                    write_json(self.folder / PROGRESS, {"checksums": checksums})
-                    if number == 0:
-                        keep_memory()
-                report(min((number + 1) * CHUNK, self.images), self.images)
+
+    def _write(self, stream: BinaryIO, number: int, outputs: NDArray[np.float16]) -> None:
+        """Write the outputs of one chunk and wait until they are on disk."""
+        stream.seek(number * CHUNK * self.size // self.images)
+        stream.write(np.ascontiguousarray(outputs).data)
+        stream.flush()
+        os.fsync(stream.fileno())
 
     def _chunk(self, frozen: nn.Module, inputs: Inputs, number: int) -> NDArray[np.float16]:
         """Return the outputs (n, 1 + 2V, ...) for one chunk of images; the number decides the views."""
@@ -140,6 +162,8 @@ def remove_oldest(root: Path, keep: Path, most_bytes: int) -> None:
 
     ``keep`` and files that another process is computing are left alone.
     """
+    if not root.is_dir():
+        return
     used = {folder: (folder / PROGRESS).stat() for folder in root.iterdir() if (folder / PROGRESS).is_file()}
     sizes = {folder: (folder / DATA).stat().st_size for folder in used if (folder / DATA).is_file()}
     for folder in sorted(sizes, key=lambda folder: used[folder].st_mtime):
@@ -164,6 +188,7 @@ class CachedInputs:
     def __init__(self, file: FeatureFile, device: torch.device) -> None:
         self.shape = file.shape
         self._array, self._views, self._device = file.open(), file.views, device
+        file.mark_used()
 
     def views(self, position: Tensor, weak: int, strong: int, generator: Generator) -> Views:
         return Views(

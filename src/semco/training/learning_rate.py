@@ -8,8 +8,9 @@ from semco.config import OptimConfig
 
 # Steps and learning rate: the best rate for short runs (docs/lab/results.md), and the paper's 300 epochs.
 SHORT, LONG = (500, 0.1), (307_200, 0.03)
-# For heads that start from a linear probe, and for a backbone that starts from loaded weights (docs/lab/pretrained.md).
-PRETRAINED_HEADS, PRETRAINED_BACKBONE = 0.03, 0.003
+# For heads that start from a linear probe; a backbone that starts from loaded weights gets a part of the heads' rate
+# (docs/lab/pretrained.md).
+PRETRAINED_HEADS, PRETRAINED_BACKBONE_PART = 0.03, 0.1
 
 
 def highest_learning_rate(config: OptimConfig, total_steps: int, pretrained: bool = False) -> float:
@@ -27,7 +28,8 @@ def highest_backbone_rate(config: OptimConfig, total_steps: int, pretrained: boo
     """Return the same for the backbone."""
     if config.backbone_lr != "auto":
         return config.backbone_lr
-    return PRETRAINED_BACKBONE if pretrained else highest_learning_rate(config, total_steps)
+    heads = highest_learning_rate(config, total_steps, pretrained)
+    return PRETRAINED_BACKBONE_PART * heads if pretrained else heads
 
 
 def learning_rate(config: OptimConfig, step: int, total_steps: int, highest: float) -> float:

@@ -1,0 +1,382 @@
+"""Runs from loaded weights: what is frozen, what is cached, the linear probe, and resuming."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from sklearn.linear_model import LogisticRegression
+
+from semco.config import Config, ModelConfig, configure, merge
+from semco.data.sources import load
+from semco.errors import UserError
+from semco.evaluation.model_file import load_model
+from semco.evaluation.probe import STRENGTHS, fit_embedding
+from semco.evaluation.results import image_batches
+from semco.experiment import resume, train
+from semco.models import build_backbone
+from semco.run.folder import RunFolder
+from semco.run.result import RunResult
+from semco.training.features import DATA
+from semco.training.loop import Trainer
+from semco.training.observer import NullObserver
+
+MODES = ["all", "top", "heads"]
+# So that the probe, which may be better, is not kept in place of what a test looks at.
+NO_VALIDATION = {"validation": "none"}
+# The tensors of wrn-10-1 below its last stage.
+BELOW_TOP = ("stem.", "stages.0.", "stages.1.")
+
+
+class Recorder(NullObserver):
+    """Records messages, and raises after ``last_step`` steps or ``last_chunk`` chunks of cached images."""
+
+    def __init__(self, last_step: int | None = None, last_chunk: int | None = None) -> None:
+        self.last_step, self.last_chunk = last_step, last_chunk
+        self.messages: list[str] = []
+        self.chunks = 0
+
+    def on_message(self, text: str) -> None:
+        self.messages.append(text)
+
+    def on_loading(self, what: str, done: int, total: int) -> None:  # noqa: ARG002
+        if what == "frozen layers":
+            self.chunks += 1
+            if self.chunks == self.last_chunk:
+                raise RuntimeError("crash")
+
+    def on_step(self, step: int) -> None:
+        if step == self.last_step:
+            raise RuntimeError("crash")
+
+    @property
+    def has_computed(self) -> bool:
+        return any("frozen layers once" in message for message in self.messages)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's cache of feature files, empty."""
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    monkeypatch.setattr("semco.experiment.model.cache_folder", lambda _: folder)
+    return folder
+
+
+def write_weights(path: Path, seed: int) -> Path:
+    """Weights of a backbone for grey images whose statistics are those of an earlier training."""
+    torch.manual_seed(seed)
+    backbone = build_backbone(ModelConfig(backbone="wrn-10-1"), 1, 8).train()
+    for _ in range(3):
+        backbone(torch.randn(16, 1, 8, 8))
+    save_file(backbone.state_dict(), path)
+    return path
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> Path:
+    return write_weights(tmp_path / "weights.safetensors", seed=5)
+
+
+Make = Callable[..., Config]
+
+
+@pytest.fixture
+def make_config(tiny_values: dict[str, Any], weights: Path) -> Make:
+    """Configurations of runs of six steps from these weights, with images held out for validation."""
+
+    def make(tune: str = "top", method: str = "semco_plus", **over: Any) -> Config:
+        own = {
+            "data": {"validation": "train", "validation_size": 40},
+            "model": {"weights": str(weights), "tune": tune, "cached_views": 2},
+            "method": {"name": method},
+            "training": {"steps": 6, "checkpoint_every": 2, "log_every": 1},
+        }
+        return configure(options=merge(merge(tiny_values, own), over))
+
+    return make
+
+
+def lines_of(run: Path) -> list[dict[str, Any]]:
+    """Metrics without the clock."""
+    return [{k: v for k, v in line.items() if k != "seconds"} for line in RunFolder(run).metrics()]
+
+
+def weights_of(run: Path) -> dict[str, torch.Tensor]:
+    return dict(load_file(run / "model" / "model.safetensors"))
+
+
+def assert_same_run(one: Path, two: Path) -> None:
+    assert lines_of(one) == lines_of(two)
+    first, second = weights_of(one), weights_of(two)
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    results = [RunResult.read(run / "result.json").model_dump(exclude={"seconds", "run"}) for run in (one, two)]
+    assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("crash", [1, 5])
+@pytest.mark.parametrize("tune", MODES)
+def test_a_crashed_run_resumes_as_if_nothing_had_happened(
+    make_config: Make, tmp_path: Path, cache: Path, tune: str, crash: int
+) -> None:
+    config = make_config(tune)
+    train(config, tmp_path / "whole")
+    with pytest.raises(RuntimeError, match="crash"):
+        train(config, tmp_path / "broken", Recorder(last_step=crash))
+    for file in cache.glob(f"*/{DATA}"):  # damaged in the meantime: it is computed again
+        file.write_bytes(bytes(file.stat().st_size))
+    resume(tmp_path / "broken")
+    assert_same_run(tmp_path / "whole", tmp_path / "broken")
+
+
+@pytest.mark.parametrize("method", ["label_propagation", "mixmatch", "temporal_ensembling"])
+def test_methods_with_a_memory_or_images_of_their_own_resume_too(
+    make_config: Make, tmp_path: Path, method: str
+) -> None:
+    config = make_config("top", method)
+    train(config, tmp_path / "whole")
+    with pytest.raises(RuntimeError, match="crash"):
+        train(config, tmp_path / "broken", Recorder(last_step=3))
+    resume(tmp_path / "broken")
+    assert_same_run(tmp_path / "whole", tmp_path / "broken")
+
+
+def test_a_run_stopped_while_features_are_computed_is_resumed(make_config: Make, tmp_path: Path, cache: Path) -> None:
+    train(make_config(), tmp_path / "whole")
+    for file in cache.glob("*/*"):
+        file.unlink()
+    with pytest.raises(RuntimeError, match="crash"):
+        train(make_config(), tmp_path / "broken", Recorder(last_chunk=2))
+    resume(tmp_path / "broken")
+    assert_same_run(tmp_path / "whole", tmp_path / "broken")
+
+
+def test_runs_with_the_same_frozen_layers_share_the_file(make_config: Make, tmp_path: Path, cache: Path) -> None:
+    first, second, other = Recorder(), Recorder(), Recorder()
+    train(make_config("top"), tmp_path / "first", first)
+    train(make_config("top", "fixmatch", training={"seed": 1}), tmp_path / "second", second)
+    train(make_config("heads"), tmp_path / "other", other)
+    assert (first.has_computed, second.has_computed, other.has_computed) == (True, False, True)
+    # 160 images, 5 views, outputs of the second stage and features, in half precision.
+    assert sorted(f.stat().st_size for f in cache.glob(f"*/{DATA}")) == [160 * 5 * 64 * 2, 160 * 5 * 32 * 4 * 4 * 2]
+
+
+@pytest.mark.parametrize(
+    "over",
+    [
+        {"augment": {"cutout": 0.5}},
+        {"model": {"cached_views": 3}},
+        {"data": {"image_size": 16}},
+    ],
+)
+def test_other_views_are_another_file(make_config: Make, tmp_path: Path, over: dict[str, Any]) -> None:
+    train(make_config(), tmp_path / "first")
+    second = Recorder()
+    train(make_config(**over), tmp_path / "second", second)
+    assert second.has_computed
+
+
+def test_nothing_is_cached_if_nothing_is_frozen_or_the_method_changes_images(
+    make_config: Make, tmp_path: Path, cache: Path
+) -> None:
+    train(make_config("all"), tmp_path / "all")
+    train(make_config("top", "mixmatch"), tmp_path / "mixmatch")
+    train(make_config("heads", "linear_probe"), tmp_path / "probe")
+    assert list(cache.iterdir()) == []
+
+
+def test_without_a_cache_folder_the_file_lies_in_the_run(
+    make_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("semco.experiment.model.cache_folder", lambda _: None)
+    train(make_config(), tmp_path / "run")
+    assert len(list((tmp_path / "run" / "features").glob(f"*/{DATA}"))) == 1
+
+
+def test_changed_weights_are_noticed(make_config: Make, tmp_path: Path, weights: Path) -> None:
+    with pytest.raises(RuntimeError, match="crash"):
+        train(make_config(), tmp_path / "run", Recorder(last_step=3))
+    write_weights(weights, seed=6)
+    with pytest.raises(UserError, match=r"other inputs than it has now \(initial weights\)"):
+        resume(tmp_path / "run")
+    write_weights(weights, seed=5)
+    assert resume(tmp_path / "run").steps == 6
+
+
+@pytest.mark.parametrize("method", ["semco_plus", "mixmatch"])
+@pytest.mark.parametrize("tune", MODES)
+def test_frozen_layers_are_those_of_the_file(
+    make_config: Make, tmp_path: Path, weights: Path, tune: str, method: str
+) -> None:
+    """Also where the whole network runs, because the method changes the images. Statistics are frozen everywhere."""
+    train(make_config(tune, method, data=NO_VALIDATION), tmp_path / "run")
+    trained, loaded = weights_of(tmp_path / "run"), load_file(weights)
+    frozen = {"all": (), "top": BELOW_TOP, "heads": ("",)}[tune]
+    for name, tensor in loaded.items():
+        is_statistic = name.rsplit(".", 1)[-1] in ("running_mean", "running_var", "num_batches_tracked")
+        stays = is_statistic or name.startswith(frozen)
+        assert torch.equal(trained[f"backbone.{name}"], tensor) == stays, name
+
+
+def test_statistics_of_trained_layers_follow_if_asked(make_config: Make, tmp_path: Path, weights: Path) -> None:
+    train(make_config("top", data=NO_VALIDATION, model={"freeze_norm": "off"}), tmp_path / "run")
+    trained, loaded = weights_of(tmp_path / "run"), load_file(weights)
+    for name in (name for name in loaded if name.endswith("running_mean")):
+        assert torch.equal(trained[f"backbone.{name}"], loaded[name]) == name.startswith(BELOW_TOP), name
+
+
+def features_of(run: Path, config: Config, part: str) -> tuple[torch.Tensor, np.ndarray]:
+    """Features and classes of the labelled or the test images, from the saved model."""
+    data, model = load(config.data), load_model(run / "model")
+    about = model.description
+    if part == "test":
+        assert data.test_images is not None
+        assert data.test_labels is not None
+        images, labels = data.test_images, data.test_labels
+    else:
+        chosen = json.loads((run / "split.json").read_text())["labelled"]
+        images, labels = data.train_images[chosen], data.train_labels[chosen]
+    with torch.no_grad():
+        features = [model.network(batch).features for batch in image_batches(images, about.mean, about.std)]
+    return torch.cat(features), labels.numpy()
+
+
+def test_a_linear_probe_is_logistic_regression(make_config: Make, tmp_path: Path, weights: Path) -> None:
+    config = make_config("heads", "linear_probe")
+    result = train(config, tmp_path / "run")
+    assert result.probe is not None
+    x, y = features_of(tmp_path / "run", config, "labelled")
+    new, truth = features_of(tmp_path / "run", config, "test")
+    model = LogisticRegression(C=result.probe.strength, max_iter=10_000, tol=1e-8).fit(x.double().numpy(), y)
+    assert result.test_accuracy == pytest.approx(model.score(new.double().numpy(), truth), abs=1 / 80)
+    head = weights_of(tmp_path / "run")["heads.one_hot.weight"].numpy()
+    np.testing.assert_allclose(head, model.coef_, atol=1e-3)
+    assert (result.steps, result.method, result.num_labels) == (0, "linear_probe", 16)
+    assert result.probe.test_accuracy == result.test_accuracy
+    assert result.probe.validation_accuracy == result.validation_accuracy
+    assert result.probe.strength in STRENGTHS
+    assert result.probe.cross_validation is not None
+    assert not result.probe.is_kept
+    trained, loaded = weights_of(tmp_path / "run"), load_file(weights)
+    assert all(torch.equal(trained[f"backbone.{name}"], tensor) for name, tensor in loaded.items())
+    assert "linear" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8").lower()
+    assert resume(tmp_path / "run") == result
+
+
+def test_a_linear_probe_needs_no_loaded_weights(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    result = train(configure(options=merge(tiny_values, {"method": {"name": "linear_probe"}})), tmp_path / "run")
+    assert result.probe is not None
+    assert (result.steps, result.probe.test_accuracy) == (0, result.test_accuracy)
+
+
+def test_the_result_holds_the_probe(make_config: Make, tmp_path: Path) -> None:
+    """The same probe whatever is trained."""
+    results = [train(make_config(tune), tmp_path / tune) for tune in MODES]
+    alone = train(make_config("all", "linear_probe"), tmp_path / "probe")
+    for result in results:
+        assert result.probe is not None
+        assert alone.probe is not None
+        assert result.probe.strength == alone.probe.strength
+        assert result.probe.cross_validation == pytest.approx(alone.probe.cross_validation, abs=0.07)  # float16
+        assert result.probe.test_accuracy == pytest.approx(alone.test_accuracy, abs=0.03)
+        saved = json.loads((Path(result.run) / "result.json").read_text())["probe"]
+        assert saved == result.probe.model_dump(mode="json")
+        assert set(saved) == {"strength", "cross_validation", "validation_accuracy", "test_accuracy", "is_kept"}
+
+
+def test_runs_from_scratch_have_no_probe(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    assert train(configure(options=merge(tiny_values, {"training": {"steps": 1}})), tmp_path / "run").probe is None
+
+
+def stay(trainer: Trainer) -> None:
+    """Take no steps."""
+
+
+def forget(trainer: Trainer) -> None:
+    """Make the trained network wrong on every image that the probe gets right."""
+    with torch.no_grad():
+        for parameter in trainer.average.get_submodule("heads").parameters():
+            parameter.neg_()
+
+
+@pytest.mark.parametrize("tune", MODES)
+def test_the_probe_is_kept_if_it_is_better_on_validation(
+    make_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tune: str
+) -> None:
+    monkeypatch.setattr(Trainer, "run", forget)
+    observer = Recorder()
+    result = train(make_config(tune, evaluation={"head": "average"}), tmp_path / "run", observer)
+    assert result.probe is not None
+    assert result.probe.is_kept
+    assert result.head == load_model(tmp_path / "run" / "model").description.head == "one_hot"
+    assert result.validation_accuracy == result.probe.validation_accuracy
+    assert result.test_accuracy == result.probe.test_accuracy
+    assert any("the probe is kept" in message for message in observer.messages)
+    train(make_config(tune, "linear_probe"), tmp_path / "probe")
+    kept, alone = weights_of(tmp_path / "run"), weights_of(tmp_path / "probe")
+    torch.testing.assert_close(kept["heads.one_hot.weight"], alone["heads.one_hot.weight"], atol=1e-2, rtol=1e-2)
+
+
+def test_the_trained_network_is_kept_if_it_is_as_good(
+    make_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Trainer, "run", stay)
+    result = train(make_config(), tmp_path / "run")
+    assert result.probe is not None
+    assert result.validation_accuracy == result.probe.validation_accuracy
+    assert not result.probe.is_kept
+
+
+def test_without_validation_images_the_trained_network_is_kept(
+    make_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Trainer, "run", forget)
+    result = train(make_config(data=NO_VALIDATION), tmp_path / "run")
+    assert result.probe is not None
+    assert (result.probe.is_kept, result.probe.validation_accuracy) == (False, None)
+
+
+@pytest.mark.parametrize("tune", MODES)
+def test_heads_start_from_the_probe_or_from_the_seed(
+    make_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_vectors: Path, tune: str
+) -> None:
+    monkeypatch.setattr(Trainer, "run", stay)
+    for init in ("auto", "probe", "random"):
+        train(make_config(tune, "semco", data=NO_VALIDATION, model={"heads_init": init}), tmp_path / init)
+    auto, probe, drawn = (weights_of(tmp_path / init) for init in ("auto", "probe", "random"))
+    assert all(torch.equal(auto[name], probe[name]) for name in auto)
+    x, y = features_of(tmp_path / "auto", make_config(tune), "labelled")
+    vectors = torch.from_numpy(np.load(tiny_vectors))
+    vectors = vectors / vectors.norm(dim=1, keepdim=True)
+    weight, bias = fit_embedding(x, vectors[y])
+    torch.testing.assert_close(auto["heads.semantic.weight"], weight, atol=1e-2, rtol=1e-2)  # float16
+    torch.testing.assert_close(auto["heads.semantic.bias"], bias, atol=1e-2, rtol=1e-2)
+    for head in ("one_hot", "semantic"):
+        assert not torch.allclose(auto[f"heads.{head}.weight"], drawn[f"heads.{head}.weight"], atol=1e-2)
+        assert torch.equal(drawn[f"heads.{head}.bias"], torch.zeros_like(drawn[f"heads.{head}.bias"]))
+
+
+def test_a_head_of_two_layers_starts_from_the_seed(
+    make_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Trainer, "run", stay)
+    for init in ("auto", "random"):
+        model = {"heads_init": init, "semantic_head": "mlp", "mlp_hidden": 8}
+        train(make_config(data=NO_VALIDATION, model=model), tmp_path / init)
+    auto, drawn = weights_of(tmp_path / "auto"), weights_of(tmp_path / "random")
+    assert torch.equal(auto["heads.semantic.0.weight"], drawn["heads.semantic.0.weight"])
+    assert not torch.equal(auto["heads.one_hot.weight"], drawn["heads.one_hot.weight"])
+
+
+def test_heads_of_a_network_from_scratch_start_from_the_probe_if_asked(
+    tiny_values: dict[str, Any], tmp_path: Path
+) -> None:
+    own = {"model": {"heads_init": "probe"}, "training": {"steps": 1}}
+    assert train(configure(options=merge(tiny_values, own)), tmp_path / "run").probe is not None
