@@ -54,6 +54,8 @@ def choose_compilation(
     if not any(shutil.which(name) for name in (os.environ.get("CXX", "c++"), "g++", "clang++")):
         return Compilation(False, "there is no C++ compiler")
     layers = sum(isinstance(part, nn.Conv2d) for part in network.modules())
+    if layers == 0:
+        return Compilation(False, "the trained layers have no convolutions")
     seconds = COMPILE_SECONDS * layers
     steps = GPU_STEPS
     if device.type == "cpu":
