@@ -1,4 +1,4 @@
-"""The exception for errors that the user can correct, and the warning for what the user should know."""
+"""The exception for errors that the user can correct, the warning for what the user should know, and their words."""
 
 from __future__ import annotations
 
@@ -36,3 +36,12 @@ def unknown(kind: str, word: str, known: Iterable[str]) -> UserError:
     """Return the error for a word that is not among the known ones, for example the name of a method."""
     options = sorted(known)
     return UserError(f"unknown {kind} {brief(word)}{nearest(word, options) or '.'} Known: {', '.join(options)}.")
+
+
+def duration(seconds: float) -> str:
+    """Return a duration for people: "40 s", "12 min", "3.5 h", "12 days"."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    if seconds < 90 * 60:
+        return f"{round(seconds / 60)} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{round(seconds / 3600 / 24)} days"

@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
 from semco.config import DataConfig
 from semco.data.split import Split, make_split
@@ -96,9 +97,16 @@ class TestValidation:
         assert per_class(split.labelled, BALANCED, 4) == [4, 4, 4, 4]
         assert sorted([*split.labelled, *split.validation]) == free.labelled.tolist()
 
+    @pytest.mark.parametrize(
+        ("labels", "held_out"),
+        [(torch.arange(2).repeat(100), 40), (torch.arange(2).repeat(99), 0), (torch.arange(11).repeat(19), 0)],
+    )
+    def test_few_labels_are_not_held_out(self, labels: Tensor, held_out: int) -> None:
+        assert len(make_split(labels, DataConfig(), seed=0).validation) == held_out
+
     def test_a_class_keeps_its_only_label(self) -> None:
         labels = torch.tensor([0] * 19 + [1])
-        split = make_split(labels, DataConfig(), seed=0)
+        split = make_split(labels, DataConfig(validation="labelled"), seed=0)
         assert per_class(split.labelled, labels, 2) == [15, 1]
         assert per_class(split.validation, labels, 2) == [4, 0]
 
@@ -157,8 +165,8 @@ class TestPool:
 
     def test_an_empty_pool_is_an_error_that_names_the_way_out(self) -> None:
         message = (
-            r"data.pool = 'unlabelled' leaves no image in the unlabelled pool: of 5 training images, 4 are labelled "
-            r"and 1 held out for validation; .* set data.pool to 'all'"
+            r"data.pool = 'unlabelled' leaves no image in the unlabelled pool: of 5 training images, 5 are labelled "
+            r"and 0 held out for validation; .* set data.pool to 'all'"
         )
         with pytest.raises(UserError, match=message):
             make_split(self.labels[:5], DataConfig(pool="unlabelled"), seed=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from hashlib import shake_256
 from pathlib import Path
 
 import numpy as np
@@ -91,6 +92,25 @@ def test_classes_with_the_same_term_get_different_vectors(tmp_path: Path) -> Non
     assert cosines[0, 1] == pytest.approx(ROTATED_COSINE, abs=1e-5)
     assert len(found.notes) == 3
     assert found.notes[-1] == "the alias 'cta' belongs to no class."
+
+
+def test_unknown_names_get_vectors_that_are_close_to_nobody() -> None:
+    names = ("dog", "cat", "xqzzt", "SKU-1042", "zzyzx", "qwrtz")
+    embeddings = label_source(LabelsConfig()).vectors(names)
+    unknown = embeddings.matrix[2:]
+    assert embeddings.routes[2:] == ("own vector",) * 4
+    assert np.allclose(np.linalg.norm(unknown, axis=1), 1, atol=1e-6)
+    cosines = embeddings.matrix @ unknown.T - np.eye(len(names))[:, 2:]
+    assert np.abs(cosines).max() < 0.4
+    # The same on every machine: the first bits of SHAKE-256 of the name, as signs.
+    assert (unknown[2] > 0)[:12].tolist() == [bit == "0" for bit in f"{shake_256(b'zzyzx').digest(2)[0]:08b}"] + [
+        bit == "0" for bit in f"{shake_256(b'zzyzx').digest(2)[1]:08b}"
+    ][:4]
+
+
+def test_strict_names_stop_at_an_unknown_name() -> None:
+    with pytest.raises(UserError, match="'zzyzx' is not in the vocabulary"):
+        label_source(LabelsConfig(strict_names=True)).vectors(("dog", "zzyzx"))
 
 
 def test_the_rotation_depends_only_on_the_name() -> None:
@@ -233,7 +253,8 @@ def test_a_source_without_its_file(source: str) -> None:
 
 def test_names_and_stores_need_no_torch() -> None:
     code = (
-        "import sys, semco.labels, semco.labels.sources, semco.labels.lookup, semco.labels.tune, semco.labels.plot,"
-        " semco.labels.encoder, semco.data.class_names, semco.cli.labels; assert 'torch' not in sys.modules"
+        "import sys, semco.labels, semco.labels.sources, semco.labels.matching.lookup, semco.labels.tune,"
+        " semco.labels.plot, semco.labels.encoder, semco.data.class_names, semco.cli.labels;"
+        " assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -52,7 +52,7 @@ def time_reader(folder: Path, words: int = 20_000, repeats: int = 3) -> dict[str
 
 def time_large_store(folder: Path, size: int = 1_000_000, names: int = 1000) -> dict[str, float]:
     """Return the milliseconds to open a store of ``size`` terms, and the seconds to look up ``names`` names in it."""
-    from semco.labels.lookup import Lookup
+    from semco.labels.matching.lookup import Lookup
 
     rng = np.random.default_rng(0)
     terms = [f"term_{i:x}" for i in range(size)]

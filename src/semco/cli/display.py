@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from types import TracebackType
 
@@ -17,7 +18,11 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from semco.errors import duration
+
 LOSS = "loss/"
+# Outside a terminal: seconds after which the time left is printed first, and the part of loading between two lines.
+FIRST_ESTIMATE, LOADING_PART = 5.0, 0.25
 # Metrics shown besides the losses, with their names for people.
 SHOWN = {
     "mask_one_hot": "retained by the one-hot head",
@@ -46,6 +51,9 @@ class Display:
         self._values: dict[str, float] = {}
         self._lines_every = 0.0  # steps between two printed lines without a validation
         self._next_line = 0.0  # the step from which the next such line is printed
+        self._started, self._first_step, self._total_steps = 0.0, 0, 0
+        self._has_estimate = False  # whether the time left has been printed, outside a terminal
+        self._loading_printed = ("", 0.0)  # the work and the part of it that was printed last, outside a terminal
         self._live = Live(self._progress, console=console, refresh_per_second=4, transient=False)
 
     def __enter__(self) -> Display:
@@ -60,14 +68,34 @@ class Display:
 
     def on_loading(self, what: str, done: int, total: int) -> None:
         self._progress.update(self._task, description=what, total=total, completed=done)
+        if self._console.is_terminal or done >= total:
+            return
+        before, part = self._loading_printed
+        if before != what:
+            self._loading_printed = (what, 0.0)
+        elif done / total >= part + LOADING_PART:
+            self._loading_printed = (what, done / total)
+            self._console.print(f"{self._title}: {what}, {done:,} of {total:,}", markup=False, highlight=False)
 
     def on_start(self, step: int, total_steps: int) -> None:
         self._progress.reset(self._task, total=total_steps, completed=step, description=self._title)
         self._lines_every = total_steps / 20
         self._next_line = step + self._lines_every
+        self._started, self._first_step, self._total_steps = time.monotonic(), step, total_steps
 
     def on_step(self, step: int) -> None:
         self._progress.update(self._task, completed=step)
+        seconds = time.monotonic() - self._started
+        if not (self._console.is_terminal or self._has_estimate) and seconds > FIRST_ESTIMATE:
+            self._has_estimate = True
+            self._console.print(f"{self._title}: step {step}{self._time_left(step)}", markup=False, highlight=False)
+
+    def _time_left(self, step: int) -> str:
+        """Return the time that the remaining steps take at the present pace, as the end of a line."""
+        taken, left = step - self._first_step, self._total_steps - step
+        if taken <= 0 or left <= 0:
+            return ""
+        return f", about {duration(left * (time.monotonic() - self._started) / taken)} left"
 
     def on_message(self, text: str) -> None:
         self._console.print(f"{self._title}: {text}", style="dim", markup=False, highlight=False)
@@ -89,7 +117,11 @@ class Display:
     def _text_line(self) -> str:
         values = self._values
         shown = "".join(f", {name} {value}" for name, value in self._shown_metrics())
-        return f"{self._title}: step {int(values['step'])}, {values['seconds']:.0f} s, loss {values['loss']:.3f}{shown}"
+        step = int(values["step"])
+        return (
+            f"{self._title}: step {step}, {values['seconds']:.0f} s, loss {values['loss']:.3f}{shown}"
+            f"{self._time_left(step)}"
+        )
 
     def _loss_text(self) -> str:
         terms = ", ".join(

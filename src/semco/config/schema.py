@@ -64,7 +64,8 @@ class DataConfig(Section):
     or only those without a label (paper)."""
     validation: Literal["auto", "train", "labelled", "none"] = "auto"
     """Where validation images come from: training images with a label that is not used ("train"), the labelled images
-    ("labelled"), or nowhere ("none"). "auto" is "train" if there are such images, else "labelled"."""
+    ("labelled"), or nowhere ("none"). "auto" is "train" if there are such images, else "labelled" from 200 labels
+    and 20 per class on, else "none": few labels are all learned from."""
     validation_size: int = Field(default=500, ge=1)
     """Largest number of validation images; at most a tenth of the training images ("train") or a fifth of the
     labelled images ("labelled") are used."""
@@ -91,6 +92,8 @@ class LabelsConfig(Section):
     """The sentences in which the text encoder reads a class name."""
     aliases: dict[str, str] = Field(default_factory=dict)
     """Class name -> vocabulary term, for names that the look-up does not find or gets wrong."""
+    strict_names: bool = False
+    """Stop at a class name that the look-up does not find, instead of giving it a vector of its own."""
     eps: Annotated[float, Field(ge=0, le=2)] | Literal["auto"] = "auto"
     """DBSCAN's eps: the largest cosine distance between neighbours in a group. "auto" is the default of the source, 0
     turns grouping off."""
@@ -124,9 +127,10 @@ class ModelConfig(Section):
     released code)."""
     mlp_hidden: int = Field(default=2048, ge=1)
     """Width of the hidden layer of a semantic head of two layers."""
-    tune: Literal["all", "top", "heads"] = "all"
+    tune: Literal["auto", "all", "top", "heads"] = "auto"
     """The layers that are trained: all, the last stages of the backbone and the heads ("top"), or only the heads. The
-    others keep their pretrained weights, and their outputs are computed once for all steps."""
+    others keep their loaded weights, and their outputs are computed once for all steps. "auto" is "all" from random
+    weights; from loaded ones, what fits into the time, else "heads"."""
     freeze_norm: Annotated[Literal["auto", "on", "off"], BeforeValidator(_on_or_off)] = "auto"
     """Keep the statistics of batch normalisation as they were loaded; "auto": for backbones with loaded weights."""
     heads_init: Literal["auto", "probe", "random"] = "auto"

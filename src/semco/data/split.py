@@ -24,6 +24,8 @@ from semco.data.randomness import make_numpy_generator
 from semco.errors import UserError
 
 Index = NDArray[np.int64]
+# With fewer labels in total or per class than these, none is held out by default.
+FEW_LABELS, FEW_LABELS_PER_CLASS = 200, 20
 PoolRule = Literal["all", "unlabelled"]  # values of data.pool
 
 
@@ -113,7 +115,7 @@ def make_split(labels: Tensor, config: DataConfig, seed: int, class_names: Seque
     available = np.array([len(m) for m in members], dtype=np.int64)
     wanted = _count_labels(config, available, names, seed)
     spare = available - wanted
-    rule = _validation_rule(config, spare)
+    rule = _validation_rule(config, wanted, spare)
     held_out = _count_validation(config, rule, wanted, spare, len(class_ids))
     # Labelled images come from the start of a class, and spare validation images from its end, so that the number of
     # one does not change the choice of the other.
@@ -168,11 +170,14 @@ def _spread_evenly(total: int, classes: int, seed: int) -> Index:
     return counts
 
 
-def _validation_rule(config: DataConfig, spare: Index) -> str:
+def _validation_rule(config: DataConfig, wanted: Index, spare: Index) -> str:
     """Return where validation images come from: "train", "labelled" or "none"."""
     if config.validation != "auto":
         return config.validation
-    return "train" if spare.any() else "labelled"
+    if spare.any():
+        return "train"
+    # A label that is held out is not learned from, which costs more than the estimate is worth where labels are few.
+    return "labelled" if wanted.sum() >= FEW_LABELS and wanted.mean() >= FEW_LABELS_PER_CLASS else "none"
 
 
 def _count_validation(config: DataConfig, rule: str, wanted: Index, spare: Index, images: int) -> Index:

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.model_selection import StratifiedKFold, cross_val_score
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 # Inverse strengths of the L2 penalty from which cross-validation chooses; features of ImageNet networks need little.
@@ -48,8 +49,9 @@ def fit_probe(features: Tensor, class_ids: Tensor, num_classes: int) -> Probe:
     # The solution lies in the span of the images, so with fewer images than features it is found among N numbers.
     basis, coordinates = np.linalg.qr(x.T) if len(x) < x.shape[1] else (np.eye(x.shape[1]), x.T)
     z = coordinates.T
-    strength, accuracy = _choose_strength(z, y)
-    model = LogisticRegression(C=strength, max_iter=MOST_ITERATIONS).fit(z, y)
+    with threadpool_limits(1):  # for matrices this small, threads wait for each other most of the time
+        strength, accuracy = _choose_strength(z, y)
+        model = LogisticRegression(C=strength, max_iter=MOST_ITERATIONS).fit(z, y)
     weight, bias = model.coef_ @ basis.T, model.intercept_
     if len(weight) == 1:  # two classes: scikit-learn returns the logit of the second
         weight, bias = np.concatenate([-weight, weight]) / 2, np.concatenate([-bias, bias]) / 2
@@ -77,5 +79,6 @@ def _choose_strength(x: NDArray[np.float64], y: NDArray[np.int64]) -> tuple[floa
 
 def fit_embedding(features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Return weight (d, F) and bias (d,) of a ridge regression of label vectors (N, d) on features (N, F)."""
-    model = RidgeCV(alphas=PENALTIES).fit(features.cpu().double().numpy(), targets.cpu().double().numpy())
+    with threadpool_limits(1):
+        model = RidgeCV(alphas=PENALTIES).fit(features.cpu().double().numpy(), targets.cpu().double().numpy())
     return torch.from_numpy(model.coef_).float(), torch.from_numpy(model.intercept_).float()

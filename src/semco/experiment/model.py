@@ -23,7 +23,7 @@ from semco.experiment.problem import Problem
 from semco.files import cache_folder
 from semco.methods.base import Method
 from semco.models import Network, build_network, has_weights
-from semco.models.tuning import TunedNetwork, tune_network
+from semco.models.tuning import TunedNetwork, choose_tune, tune_network
 from semco.run.checkpoint import digest
 from semco.run.seal import digest_of
 from semco.training.execution import prepare_network
@@ -65,7 +65,7 @@ class RunModel:
             max(dataset.image_size),
         )
         freezes_norm = model.freeze_norm == "on" or (model.freeze_norm == "auto" and self.is_pretrained)
-        tuned = tune_network(network, model.tune, freezes_norm)
+        tuned = tune_network(network, choose_tune(model), freezes_norm)
         prepare_network(tuned.whole, self.config.training, self.device)
         return tuned
 

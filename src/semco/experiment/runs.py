@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import torch
+
 from semco.config import Config
 from semco.data.batches import check_batch_size
 from semco.data.datasets import Dataset
 from semco.distributed.processes import Processes, broadcast_from_main, process_group, same_error_everywhere
 from semco.errors import UserError
-from semco.experiment.problem import prepare, with_image_size
+from semco.experiment.plan import make_plan, with_plan_of
+from semco.experiment.problem import Problem, prepare, with_image_size
 from semco.experiment.session import Session
 from semco.report import write_report
 from semco.run.folder import RunFolder, free_run_folder
@@ -23,11 +26,17 @@ from semco.training.observer import NullObserver, Observer
 
 
 def train(
-    config: Config, out: Path | str | None = None, observer: Observer | None = None, dataset: Dataset | None = None
+    config: Config,
+    out: Path | str | None = None,
+    observer: Observer | None = None,
+    dataset: Dataset | None = None,
+    minutes: float | None = None,
 ) -> RunResult:
     """Train as ``config`` describes into the new folder ``out`` and return the result.
 
-    ``dataset`` replaces what ``config.data.source`` names, for images that are already in memory.
+    ``dataset`` replaces what ``config.data.source`` names, for images that are already in memory. ``minutes``: choose
+    what the configuration leaves open, the number of steps and the layers to train, so that the run takes about so
+    long on this machine.
     """
     if not isinstance(config, Config):
         raise UserError(
@@ -37,17 +46,27 @@ def train(
     processes = Processes.from_environment()
     watcher = _observer_of(observer, processes)
     with process_group(processes):
-        path = broadcast_from_main(_path_of_run(config, out, processes), processes)
-        if broadcast_from_main(_was_started(path, config, processes), processes):
+        path = broadcast_from_main(_path_of_run(config, out, processes, minutes is not None), processes)
+        if broadcast_from_main(_was_started(path, config, processes, minutes is not None), processes):
             watcher.on_message("a process died: all processes restart from the last checkpoint")
             return _resume(path, processes, watcher)
         with same_error_everywhere(processes):
             check_batch_size(config.training.batch_size, processes.world_size)
             device = choose_device(config.training.device, processes)
             problem = prepare(config, None, watcher, dataset)
+            if minutes is not None and processes.is_main:
+                config = _plan(config, problem, device, minutes, watcher)
+        config = broadcast_from_main(config, processes)
         with same_error_everywhere(processes):
             run = RunFolder.create(path, config) if processes.is_main else RunFolder(path)
         return Session(config, run, problem, device, processes, watcher).execute()
+
+
+def _plan(config: Config, problem: Problem, device: torch.device, minutes: float, observer: Observer) -> Config:
+    plan = make_plan(config, problem, device, minutes)
+    for line in plan.lines():
+        observer.on_message(line)
+    return plan.config
 
 
 def resume(path: Path | str, observer: Observer | None = None) -> RunResult:
@@ -95,16 +114,22 @@ def _resume(path: Path, processes: Processes, observer: Observer) -> RunResult:
     return Session(config, run, problem, device, processes, observer).execute()
 
 
-def _path_of_run(config: Config, out: Path | str | None, processes: Processes) -> Path:
+def _path_of_run(config: Config, out: Path | str | None, processes: Processes, is_planned: bool) -> Path:
     """Return the folder to train in; restarted processes look for the one that they had chosen before."""
     if out is not None:
         return Path(out)
     free = free_run_folder(config)
     stem = free.name.rpartition("-")[0]
-    started = [path for path in free.parent.glob(f"{stem}-*") if _was_started(path, config, processes)]
+    started = [path for path in free.parent.glob(f"{stem}-*") if _was_started(path, config, processes, is_planned)]
     return max(started, key=lambda path: path.stat().st_mtime, default=free)
 
 
-def _was_started(path: Path, config: Config, processes: Processes) -> bool:
-    """Return whether the same processes trained this run before torchrun restarted them."""
-    return processes.restarts > 0 and (path / "config.yaml").is_file() and RunFolder.open(path).config() == config
+def _was_started(path: Path, config: Config, processes: Processes, is_planned: bool) -> bool:
+    """Return whether the same processes trained this run before torchrun restarted them.
+
+    A planned run has the length and the tuned layers that were chosen when it started.
+    """
+    if processes.restarts == 0 or not (path / "config.yaml").is_file():
+        return False
+    saved = RunFolder.open(path).config()
+    return saved == (with_plan_of(config, saved) if is_planned else config)

@@ -5,9 +5,10 @@ Shapes: N images, K classes, U unlabelled images.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -25,6 +26,7 @@ from semco.evaluation.pool_labels import write_pseudo_labels
 from semco.evaluation.probabilities import Head, Scorer, predict_probabilities
 from semco.evaluation.results import Evaluation, evaluate_probabilities, image_batches, write_evaluation
 from semco.evaluation.samples import pick_samples
+from semco.experiment.cross_validation import Comparison, fold_positions, number_of_folds
 from semco.experiment.model import RunModel
 from semco.experiment.problem import Problem, write_problem
 from semco.methods import build_method, describe_method
@@ -133,9 +135,13 @@ class Session:
         index = torch.from_numpy(self.problem.split.validation)
         if len(index) == 0:
             return None
-        share = index[self.processes.share(len(index))].split(self.config.evaluation.batch_size)
-        scores = self._scores(network, map(self._model.inputs.plain, share), head)
+        scores = self._training_scores(network, index, head)
         return accuracy(scores, self.problem.dataset.train_labels[index].numpy())
+
+    def _training_scores(self, network: nn.Module, index: Tensor, head: Head) -> NDArray[np.float32]:
+        """Return the probabilities of the training images at ``index``, without augmentation."""
+        share = index[self.processes.share(len(index))].split(self.config.evaluation.batch_size)
+        return self._scores(network, map(self._model.inputs.plain, share), head)
 
     def _measure_probe(self) -> tuple[Network, ProbeResult] | None:
         """Return the linear probe on the initial features and what it achieves, in runs from loaded weights."""
@@ -155,18 +161,66 @@ class Session:
     def _choose(
         self, trained: nn.Module, probe: tuple[Network, ProbeResult] | None
     ) -> tuple[nn.Module, ProbeResult | None]:
-        """Return the trained network, or the probe if that is better on the validation images."""
+        """Return the trained network, or the probe if that is better on images whose labels were held out."""
         if probe is None:
             return trained, None
         network, result = probe
-        mine = self._validation_accuracy(trained, self.config.evaluation.head)
-        if mine is None or result.validation_accuracy is None or mine >= result.validation_accuracy:
+        comparison = self._compare(trained, network) if self._method.takes_steps else None
+        if comparison is None:
+            return trained, result
+        result = result.model_copy(
+            update={
+                "held_out_images": len(comparison.trained),
+                "held_out_accuracy": comparison.probe_accuracy,
+                "trained_accuracy": comparison.trained_accuracy,
+            }
+        )
+        if not comparison.is_probe_better():
             return trained, result
         self.observer.on_message(
-            f"the linear probe is better on the {len(self.problem.split.validation)} validation images "
-            f"({result.validation_accuracy:.1%}) than the trained network ({mine:.1%}): the probe is kept"
+            f"the linear probe is right for {comparison.probe_accuracy:.1%} of {len(comparison.trained)} images whose "
+            f"labels were held out, the trained network for {comparison.trained_accuracy:.1%}: the probe is kept"
         )
         return network, result.model_copy(update={"is_kept": True})
+
+    def _compare(self, trained: nn.Module, probe: nn.Module) -> Comparison | None:
+        """Compare with the probe on the validation images, or by cross-validation if there are none."""
+        split, labels = self.problem.split, self.problem.dataset.train_labels
+        if len(split.validation):
+            index = torch.from_numpy(split.validation)
+            return Comparison(self._are_right(trained, index), self._are_right(probe, index))
+        class_ids = labels[torch.from_numpy(split.labelled)].numpy()
+        folds = number_of_folds(self.config, class_ids)
+        if not folds:
+            self.observer.on_message("not compared with the linear probe: there are too few labels to hold some out")
+            return None
+        outcomes = []
+        for number, held_out in enumerate(fold_positions(class_ids, folds, self.config.training.seed), start=1):
+            self.observer.on_message(f"comparing with the linear probe: held-out labels, part {number} of {folds}")
+            outcomes.append(self._fold(number, held_out).outcome(torch.from_numpy(split.labelled[held_out])))
+        shutil.rmtree(self.run.folds, ignore_errors=True)
+        return Comparison(*(np.concatenate(each) for each in zip(*outcomes, strict=True)))
+
+    def _fold(self, number: int, held_out: NDArray[np.int64]) -> Session:
+        """Return the same run without the labels of a fold, in a folder inside the run folder."""
+        split = self.problem.split
+        rest = replace(split, labelled=np.delete(split.labelled, held_out))
+        problem = replace(self.problem, split=rest)
+        return replace(self, run=RunFolder(self.run.folds / str(number)), problem=problem)
+
+    def outcome(self, index: Tensor) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Train, and return for which training images the trained network is right, and for which the probe."""
+        self.run.checkpoints.mkdir(parents=True, exist_ok=True)
+        trainer = self._trainer()
+        probe = self._model.probe_part()
+        trainer.run()
+        return self._are_right(trainer.average, index), self._are_right(probe, index)
+
+    def _are_right(self, network: nn.Module, index: Tensor) -> NDArray[np.bool_]:
+        """Return for which of the training images at ``index`` the network predicts the class."""
+        scores = self._training_scores(network, index, self.config.evaluation.head)
+        right: NDArray[np.bool_] = scores.argmax(axis=1) == self.problem.dataset.train_labels[index].numpy()
+        return right
 
     def _finish(self, trainer: Trainer, probe: tuple[Network, ProbeResult] | None) -> RunResult:
         """Write model, pseudo-labels, test numbers, result and report, in an order that a kill may interrupt anywhere.

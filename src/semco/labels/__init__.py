@@ -26,7 +26,7 @@ def label_source(config: LabelsConfig) -> LabelSource:
     from semco.labels.sources import AttributeSource, MatrixSource, store_source
 
     if config.source in ("bundled", "store"):
-        return store_source(None if config.source == "bundled" else _path(config), config.aliases)
+        return store_source(None if config.source == "bundled" else _path(config), config.aliases, config.strict_names)
     if config.source == "attributes":
         return AttributeSource(_path(config), config.dim)
     return MatrixSource(_path(config))

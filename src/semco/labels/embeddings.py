@@ -24,7 +24,7 @@ class LabelEmbeddings:
     names: tuple[str, ...]
     matrix: Matrix  # (K, d) float32, L2-normalised rows: M of the paper
     terms: tuple[str, ...]  # the vocabulary term each name was matched to
-    routes: tuple[str, ...]  # how it was matched: "exact", "alias", "lemma", ... (labels/routes.py)
+    routes: tuple[str, ...]  # how it was matched: "exact", "alias", "lemma", ... (labels/matching/routes.py)
     source: str  # one line of text: "bundled store (128-d, 80,000 terms)"
     default_eps: float  # the scale of cosines differs between sources, so each has its own eps
     notes: tuple[str, ...] = ()  # for the user: classes that share a term, unused aliases, ...

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from semco.errors import UserError, nearest
 from semco.labels.embeddings import LabelEmbeddings, Matrix
-from semco.labels.lookup import Lookup, Match, check_names
-from semco.labels.spelling import spellings
+from semco.labels.matching.lookup import Lookup, Match, check_names
+from semco.labels.matching.spelling import spellings
 from semco.labels.store import VectorStore, bundled_store, unit_rows
 from semco.labels.tables import NamedRows, read_rows
 from semco.labels.tune import distances, eps_for_share
@@ -45,13 +45,15 @@ class Neighbours:
 class StoreSource:
     """Label vectors from a vector store, in which class names are looked up."""
 
-    def __init__(self, store: VectorStore, title: str, aliases: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, store: VectorStore, title: str, aliases: Mapping[str, str] | None = None, is_strict: bool = False
+    ) -> None:
         self.store = store
         self.title = title
-        self.lookup = Lookup(store, aliases)
+        self.lookup = Lookup(store, aliases, is_strict)
 
     def vectors(self, names: Sequence[str]) -> LabelEmbeddings:
-        """Return the label vectors of the names; an unknown name is a `UserError`."""
+        """Return the label vectors of the names; an unknown name gets one of its own, or is a `UserError` if strict."""
         matches, notes = self.lookup.find_all(names)
         unused = [f"the alias {name!r} belongs to no class." for name in self.lookup.unused_aliases(names)]
         return LabelEmbeddings(
@@ -77,21 +79,28 @@ class StoreSource:
 
     def _vector(self, match: Match) -> NDArray[np.float32]:
         """Return the unit vector (d,) of a match."""
-        mean = unit_rows(self.store.vectors(match.terms).mean(axis=0, keepdims=True))[0]
+        if not match.terms:
+            return signs(match.name, self.store.dim) / np.float32(np.sqrt(self.store.dim))
+        mean: NDArray[np.float32] = unit_rows(self.store.vectors(match.terms).mean(axis=0, keepdims=True))[0]
         return rotated(mean, match.name) if match.is_shared else mean
 
 
-def store_source(folder: Path | None, aliases: Mapping[str, str] | None = None) -> StoreSource:
+def store_source(folder: Path | None, aliases: Mapping[str, str] | None = None, is_strict: bool = False) -> StoreSource:
     """Return the store in a folder as a label source, or the bundled store if ``folder`` is None."""
     if folder is None:
-        return StoreSource(bundled_store(), "bundled store", aliases)
-    return StoreSource(VectorStore.open(folder), f"store {folder.name}", aliases)
+        return StoreSource(bundled_store(), "bundled store", aliases, is_strict)
+    return StoreSource(VectorStore.open(folder), f"store {folder.name}", aliases, is_strict)
+
+
+def signs(name: str, size: int) -> NDArray[np.float32]:
+    """Return ``size`` numbers 1 or -1 that the name alone decides, so that they are the same on every machine."""
+    digest = np.frombuffer(shake_256(name.encode(errors="surrogatepass")).digest(size // 8 + 1), dtype=np.uint8)
+    return 1 - 2 * np.unpackbits(digest)[:size].astype(np.float32)
 
 
 def rotated(vector: NDArray[np.float32], name: str) -> NDArray[np.float32]:
     """Return a unit vector (d,) rotated to the cosine `ROTATED_COSINE`, in a direction determined by the name."""
-    digest = np.frombuffer(shake_256(name.encode(errors="surrogatepass")).digest(len(vector) // 8 + 1), dtype=np.uint8)
-    direction = 1.0 - 2.0 * np.unpackbits(digest)[: len(vector)]
+    direction = signs(name, len(vector)).astype(np.float64)
     direction -= (direction @ vector) * vector
     direction /= np.linalg.norm(direction)
     sine = np.sqrt(1 - ROTATED_COSINE**2)

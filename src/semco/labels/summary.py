@@ -6,7 +6,7 @@ from typing import Any
 
 from semco.labels.embeddings import LabelEmbeddings
 from semco.labels.groups import Groups
-from semco.labels.spelling import spell
+from semco.labels.matching.spelling import spell
 
 
 def groups_summary(embeddings: LabelEmbeddings, groups: Groups) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from semco.data.datasets import simplify_name
 from semco.evaluation.metrics import per_class_accuracy, per_class_precision
-from semco.labels.routes import MEAN_OF_WORDS, SPELLING_CORRECTION, WORD_DROPPING_ROUTES
+from semco.labels.matching.routes import MEAN_OF_WORDS, SPELLING_CORRECTION, WORD_DROPPING_ROUTES
 from semco.report.charts import Chart
 from semco.report.figures import confusion_chart
 from semco.report.runs import Run

@@ -37,6 +37,7 @@ class RunFolder:
         self.result_file = path / "result.json"
         self.pseudo_labels_file = path / "pseudo_labels.parquet"
         self.checkpoints = path / "checkpoints"
+        self.folds = path / "folds"  # runs of the cross-validation, removed when it is done
         self.model = path / "model"
         self.report_file = path / "report.html"
 

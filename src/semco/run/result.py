@@ -23,6 +23,13 @@ class ProbeResult(BaseModel):
     """Accuracy on the validation images."""
     test_accuracy: float | None = None
     """Accuracy on the test images."""
+    held_out_images: int | None = None
+    """Number of images on which it is compared with the trained network: validation images, or all labelled images,
+    each predicted by models that were trained without its label."""
+    held_out_accuracy: float | None = None
+    """Its accuracy on them."""
+    trained_accuracy: float | None = None
+    """Accuracy of the trained network on them."""
     is_kept: bool = False
     """Whether the probe is the model of the run, because the trained network was worse."""
 

@@ -21,7 +21,7 @@ from semco.errors import UserError
 from semco.labels.build.progress import Report, no_report
 from semco.labels.build.readers.stream import line_blocks, open_bytes
 from semco.labels.build.readers.vectors import LARGEST_DIM, VectorCollector, VectorSet
-from semco.labels.terms import normalise
+from semco.labels.matching.terms import normalise
 
 Rows = NDArray[np.float32]
 

@@ -8,7 +8,7 @@ from semco.errors import UserError
 from semco.labels.build.progress import Report, no_report
 from semco.labels.build.readers.glove import read_glove
 from semco.labels.build.readers.vectors import VectorSet
-from semco.labels.terms import normalise
+from semco.labels.matching.terms import normalise
 
 
 def read_numberbatch(path: Path, limit: int | None = None, report: Report = no_report) -> VectorSet:

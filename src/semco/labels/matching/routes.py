@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from semco.labels.spelling import (
+from semco.labels.matching.spelling import (
     LONGEST_SPLIT,
     head_noun,
     is_content_word,

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from semco.errors import UserError
-from semco.labels.lookup import Lookup, Match
-from semco.labels.routes import ROUTES
+from semco.labels.matching.lookup import Lookup, Match
+from semco.labels.matching.routes import ROUTES
 from semco.labels.store import VectorStore
 
 TERMS = (
@@ -154,7 +154,7 @@ def test_any_text_has_known_terms_or_none(store: VectorStore, name: str) -> None
     match = Lookup(store).find(name)
     if match is None:
         with pytest.raises(UserError) as caught:
-            Lookup(store).find_all([name])
+            Lookup(store, is_strict=True).find_all([name])
         assert len(str(caught.value)) < 500
     else:
         assert all(term in store for term in match.terms)
@@ -195,7 +195,7 @@ def test_an_alias_to_an_unknown_term_is_an_error(store: VectorStore) -> None:
 
 def test_the_error_for_unknown_names_lists_similar_terms_and_the_remedy(store: VectorStore) -> None:
     with pytest.raises(UserError) as caught:
-        Lookup(store).find_all(["dog", "Elefant", "Schmetterling"])
+        Lookup(store, is_strict=True).find_all(["dog", "Elefant", "Schmetterling"])
     text = str(caught.value)
     assert "'Elefant' is not in the vocabulary (similar terms: elephant" in text
     assert "'Schmetterling' is not in the vocabulary (no term has a similar spelling)" in text
@@ -203,9 +203,30 @@ def test_the_error_for_unknown_names_lists_similar_terms_and_the_remedy(store: V
     assert "'dog'" not in text
 
 
+def test_an_unknown_name_has_no_term_and_is_named_in_a_note(store: VectorStore) -> None:
+    matches, notes = Lookup(store).find_all(["dog", "SKU-1042", "qqq", "cat"])
+    assert [(match.terms, match.route) for match in matches] == [
+        (("dog",), "exact"),
+        ((), "own vector"),
+        ((), "own vector"),
+        (("cat",), "exact"),
+    ]
+    assert len(notes) == 1
+    assert notes[0].startswith("not in the vocabulary, each with a vector of its own and no group: 'SKU-1042', 'qqq';")
+    assert "labels.aliases: {SKU-1042: TERM}" in notes[0]
+
+
+def test_names_of_which_none_is_known(store: VectorStore) -> None:
+    matches, notes = Lookup(store).find_all(["qqq1", "qqq2"])
+    assert [match.terms for match in matches] == [(), ()]
+    assert notes == [
+        "no class name is in the vocabulary: the semantic head learns one vector per class, without groups."
+    ]
+
+
 def test_many_unknown_names_make_a_short_error(store: VectorStore) -> None:
     with pytest.raises(UserError, match="and 95 more") as caught:
-        Lookup(store).find_all([f"zzz{'q' * i}" for i in range(1, 101)])
+        Lookup(store, is_strict=True).find_all([f"zzz{'q' * i}" for i in range(1, 101)])
     assert len(str(caught.value)) < 2000
 
 
@@ -222,7 +243,7 @@ def test_a_name_given_twice(store: VectorStore) -> None:
 
 def test_a_name_of_a_thousand_letters(store: VectorStore) -> None:
     with pytest.raises(UserError, match="x…' is not in the vocabulary") as caught:
-        Lookup(store).find_all(["x" * 1000])
+        Lookup(store, is_strict=True).find_all(["x" * 1000])
     assert len(str(caught.value)) < 400
     assert found(store, "blorp " * 200 + "dog") == ("dog", "head noun")
 

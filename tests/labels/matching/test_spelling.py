@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from semco.labels.spelling import alternatives, spell, spellings
+from semco.labels.matching.spelling import alternatives, spell, spellings
 
 
 def test_keys_of_names() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semco.labels.terms import normalise
+from semco.labels.matching.terms import normalise
 
 
 @pytest.mark.parametrize(

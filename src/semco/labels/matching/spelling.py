@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from semco.labels.terms import ARTICLES, SURROGATES, drop_articles, normalise
+from semco.labels.matching.terms import ARTICLES, SURROGATES, drop_articles, normalise
 
 PREPOSITIONS = ("of", "in", "on", "at", "with", "without", "for", "from", "by", "to", "under", "over")
 STOP_WORDS = frozenset((*ARTICLES, *PREPOSITIONS, "and", "or", "not", "other"))

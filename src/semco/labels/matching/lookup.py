@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from semco.errors import UserError
-from semco.labels.routes import (
+from semco.labels.matching.routes import (
     MEAN_OF_WORDS,
     ROUTES,
     SPELLING_CORRECTION,
@@ -20,10 +20,11 @@ from semco.labels.routes import (
     Terms,
     Vocabulary,
 )
-from semco.labels.spelling import alternatives, shorten, spell, spellings
+from semco.labels.matching.spelling import alternatives, shorten, spell, spellings
+from semco.labels.matching.terms import normalise
 from semco.labels.store import VectorStore
-from semco.labels.terms import normalise
 
+OWN_VECTOR = "own vector"  # the route of a name that no other route finds
 EXPLAINED = 5  # unknown names for which an error lists similar spellings
 
 
@@ -52,8 +53,8 @@ class Match:
 class Lookup:
     """Looks class names up in a store; ``aliases`` (name -> term) take precedence over all routes."""
 
-    def __init__(self, store: VectorStore, aliases: Mapping[str, str] | None = None) -> None:
-        self.vocabulary = Vocabulary(store)
+    def __init__(self, store: VectorStore, aliases: Mapping[str, str] | None = None, is_strict: bool = False) -> None:
+        self.vocabulary, self._is_strict = Vocabulary(store), is_strict
         self.aliases = dict(aliases or {})
         self._alias_keys = {spell(name): name for name in self.aliases}
 
@@ -75,13 +76,17 @@ class Lookup:
         return None
 
     def find_all(self, names: Sequence[str]) -> tuple[list[Match], list[str]]:
-        """Return the matches of all names, and notes about guesses and about classes that share a term."""
+        """Return the matches of all names, and notes about guesses, unknown names and classes that share a term.
+
+        An unknown name has no terms and gets a vector of its own; if strict, it is a `UserError`.
+        """
         check_names(names)
-        matches = [self.find(name) for name in names]
-        missing = [name for name, match in zip(names, matches, strict=True) if match is None]
-        if missing:
+        matches = [self.find(name) or Match(name, (), OWN_VECTOR, name) for name in names]
+        missing = [match.name for match in matches if not match.terms]
+        if missing and self._is_strict:
             raise self.not_found(missing)
-        return self._separate_duplicates([match for match in matches if match is not None])
+        matches, notes = self._separate_duplicates(matches)
+        return matches, [*notes, *_own_vector_notes(missing, len(names))]
 
     def unused_aliases(self, names: Sequence[str]) -> list[str]:
         """Return the aliases whose names are not among the classes; most likely they are misspelt."""
@@ -159,13 +164,24 @@ def _duplicates(matches: Sequence[Match]) -> list[int]:
     """
     by_terms = defaultdict(list)
     for i, match in enumerate(matches):
-        by_terms[match.terms].append(i)
+        if match.terms:
+            by_terms[match.terms].append(i)
     duplicates = []
     for indices in by_terms.values():
         ranks = [(ROUTES.index(matches[i].route), matches[i].part != matches[i].name) for i in indices]
         best = min(ranks) if ranks.count(min(ranks)) == 1 else None
         duplicates += [i for i, rank in zip(indices, ranks, strict=True) if len(indices) > 1 and rank != best]
     return duplicates
+
+
+def _own_vector_notes(missing: Sequence[str], classes: int) -> list[str]:
+    """Return what is done about names that no route finds, if there are any."""
+    if not missing:
+        return []
+    if len(missing) == classes:
+        return ["no class name is in the vocabulary: the semantic head learns one vector per class, without groups."]
+    some = ", ".join(repr(shorten(name)) for name in missing[:EXPLAINED]) + (", ..." if missing[EXPLAINED:] else "")
+    return [f"not in the vocabulary, each with a vector of its own and no group: {some}; {_alias_advice(missing[0])}."]
 
 
 def _correction_note(match: Match) -> str:

@@ -1,0 +1,202 @@
+"""What fits into the minutes that the user has: which layers are trained, and for how many steps.
+
+A few passes are timed on this machine before the run starts; the choice is saved with the run's configuration.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Generator, Tensor
+
+from semco.config import Config
+from semco.data.batches import Batches
+from semco.distributed.processes import Processes
+from semco.errors import duration
+from semco.experiment.cross_validation import number_of_folds
+from semco.experiment.model import RunModel
+from semco.experiment.problem import Problem
+from semco.methods import build_method
+from semco.models import Network, has_weights
+from semco.models.averaging import ema_copy
+from semco.models.tuning import Tune, choose_tune
+from semco.training.execution import choose_precision
+from semco.training.forward import NetworkForward
+from semco.training.observer import NullObserver
+from semco.types import Progress, Views
+
+# Training the last stages of a backbone pays from so many steps on, and no run from loaded weights takes more than so
+# many (docs/lab/pretrained.md).
+FEWEST_TOP_STEPS, MOST_STEPS = 300, 600
+FEWEST_STEPS = 20
+# Labelled images of a timed step, and images of a timed pass through frozen layers.
+TIMED_LABELLED, TIMED_IMAGES = 2, 8
+TIMED_REPEATS = 3
+HOUR = 3600.0
+
+
+def starts_from_weights(source: str) -> bool:
+    """Return whether a run on this data starts from pretrained weights by default: folders of photos do."""
+    return Path(source).is_dir()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The configuration of a run with its length, and how long it takes."""
+
+    config: Config
+    step_seconds: float
+    frozen_seconds: float  # for the outputs of the frozen layers, once
+    repeats: int  # the run and those of the cross-validation
+
+    @property
+    def seconds(self) -> float:
+        return self.frozen_seconds + self.step_seconds * self.repeats * self.config.training.total_steps
+
+    def lines(self) -> list[str]:
+        """Return the plan in two sentences, and a warning if the run takes more than an hour."""
+        model, training, size = self.config.model, self.config.training, self.config.data.image_size
+        weights = "pretrained" if has_weights(model) else "from scratch"
+        parts = {"all": "all layers", "top": "the last stages and the heads", "heads": "the heads"}
+        lines = [
+            f"plan: {model.backbone} ({weights}), training {parts[choose_tune(model)]}"
+            + (f", at {size} x {size} pixels" if size else ""),
+            f"plan: {training.total_steps:,} steps of {training.batch_size} labelled and "
+            f"{training.mu * training.batch_size} unlabelled images, about {duration(self.seconds)} here",
+        ]
+        if self.seconds > HOUR:
+            lines.append(
+                f"this takes more than an hour; fewer steps than {training.total_steps:,} or fewer minutes make it "
+                "shorter"
+            )
+        return lines
+
+
+def make_plan(config: Config, problem: Problem, device: torch.device, minutes: float) -> Plan:
+    """Choose what is trained and for how long, as far as the configuration leaves it open."""
+    if config.model.tune != "auto" or not has_weights(config.model):
+        return _fit(config, problem, device, minutes)
+    top = _fit(_with_tune(config, "top"), problem, device, minutes)
+    if top.config.training.total_steps >= FEWEST_TOP_STEPS and top.seconds <= 60 * minutes:
+        return top
+    return _fit(_with_tune(config, "heads"), problem, device, minutes)
+
+
+def with_plan_of(config: Config, planned: Config) -> Config:
+    """Return the configuration with the choices of a plan that was made before."""
+    training = config.training.model_copy(update={"steps": planned.training.steps})
+    return _with_tune(config.model_copy(update={"training": training}), planned.model.tune)
+
+
+def _with_tune(config: Config, tune: Literal["auto"] | Tune) -> Config:
+    return config.model_copy(update={"model": config.model.model_copy(update={"tune": tune})})
+
+
+def _fit(config: Config, problem: Problem, device: torch.device, minutes: float) -> Plan:
+    """Return the plan with as many steps as fit, unless the configuration gives their number."""
+    timer = StepTimer(config, problem, device)
+    step, frozen = timer.step_seconds(), timer.frozen_seconds()
+    training, repeats = config.training, 1 + _folds(config, problem)
+    if training.steps is None and training.epochs is None:
+        most = MOST_STEPS if has_weights(config.model) else training.total_steps
+        steps = max(FEWEST_STEPS, min(most, int((60 * minutes - frozen) / (step * repeats))))
+        config = config.model_copy(update={"training": training.model_copy(update={"steps": steps})})
+    return Plan(config, step, frozen, repeats)
+
+
+def _folds(config: Config, problem: Problem) -> int:
+    """Return the number of runs of the cross-validation against the linear probe."""
+    if not has_weights(config.model) or len(problem.split.validation):
+        return 0
+    return number_of_folds(config, problem.dataset.train_labels[torch.from_numpy(problem.split.labelled)].numpy())
+
+
+class RandomInputs:
+    """`semco.data.inputs.Inputs` of random numbers, to time a step."""
+
+    def __init__(self, shape: tuple[int, ...], device: torch.device) -> None:
+        self.shape, self._device = shape, device
+
+    def views(self, position: Tensor, weak: int, strong: int, generator: Generator) -> Views:  # noqa: ARG002
+        made = [self.plain(position) for _ in range(weak + strong)]
+        return Views(tuple(made[:weak]), tuple(made[weak:]))
+
+    def plain(self, position: Tensor) -> Tensor:
+        values = torch.rand((len(position), *self.shape), device=self._device)
+        return values.contiguous(memory_format=torch.channels_last) if values.dim() == 4 else values
+
+
+class StepTimer:
+    """Times a step of a run and the pass through its frozen layers, with a network and a method of its own."""
+
+    def __init__(self, config: Config, problem: Problem, device: torch.device) -> None:
+        self._config, self._problem, self._device = config, problem, device
+        self._method = build_method(config.method, problem.task()).to(device)
+        self._model = RunModel(config, problem, self._method, Path(), device, Processes(), NullObserver())
+        self._images = RandomInputs((problem.dataset.channels, *problem.dataset.image_size), device)
+
+    def step_seconds(self) -> float:
+        """Return the duration of a step; if it is long, of a small one, in proportion to the number of images."""
+        if self._model.is_cached and choose_tune(self._config.model) == "heads":
+            return self._time_step(self._config.training.batch_size)
+        size = min(TIMED_LABELLED, self._config.training.batch_size)
+        return self._time_step(size) * self._config.training.batch_size / size
+
+    def frozen_seconds(self) -> float:
+        """Return the duration of the pass of all views through the frozen layers; 0 if it is not needed."""
+        if not self._model.is_cached:
+            return 0.0
+        frozen, images = self._model.tuned.frozen(), self._images.plain(torch.arange(TIMED_IMAGES))
+        with torch.inference_mode():
+            seconds = _shortest(lambda: frozen(images), self._device)
+        views = len(self._problem.dataset.train_images) * (1 + 2 * self._config.model.cached_views)
+        return seconds / TIMED_IMAGES * views
+
+    def _time_step(self, batch_size: int) -> float:
+        network, problem, training = self._network(), self._problem, self._config.training
+        shape = self._images.shape
+        if self._model.is_cached:
+            with torch.inference_mode():
+                shape = tuple(self._model.tuned.frozen()(self._images.plain(torch.arange(1))).shape[1:])
+        batches = Batches(
+            RandomInputs(shape, self._device),
+            problem.dataset.train_labels,
+            problem.split,
+            self._method.views,
+            batch_size=batch_size,
+            mu=training.mu,
+            seed=0,
+            device=self._device,
+        )
+        batch, _ = batches.batch(0)
+        precision = choose_precision(training.precision, self._device)
+        forward = NetworkForward(network, ema_copy(network), training.target_views, precision)
+        generator = Generator().manual_seed(0)
+        progress = Progress(0, training.total_steps, training.steps_per_epoch, generator)
+
+        def step() -> None:
+            self._method.compute(batch, forward, progress).total.backward()
+
+        return _shortest(step, self._device)
+
+    def _network(self) -> Network:
+        whole = self._model.tuned
+        return copy.deepcopy(whole.trained() if self._model.is_cached else whole.whole).train()
+
+
+def _shortest(run: Callable[[], object], device: torch.device) -> float:
+    """Return the shortest of several durations, of which the first warms up."""
+    seconds = []
+    for _ in range(TIMED_REPEATS):
+        started = time.perf_counter()
+        run()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        seconds.append(time.perf_counter() - started)
+    return min(seconds[1:])

@@ -1,0 +1,1 @@
+"""Class name -> term: spellings, routes and the look-up in a vocabulary."""
