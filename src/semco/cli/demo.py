@@ -6,6 +6,7 @@ import json
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
@@ -13,6 +14,9 @@ from rich.console import Console
 from semco.cli.display import Display
 from semco.cli.running import show_how_to_resume
 from semco.errors import UserError
+
+if TYPE_CHECKING:
+    from semco.config import Config
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,6 @@ def demo(
     as_json: bool = typer.Option(False, "--json", help="End with one JSON object."),
 ) -> None:
     """Train from 4 or 5 labels per class on bundled images, in a few minutes on two cores."""
-    from semco.config import configure
     from semco.experiment import train_or_resume
     from semco.report import write_report
     from semco.run.folder import free_folder
@@ -61,18 +64,22 @@ def demo(
     again = _command(folder, photos, steps, seed)
     runs, results = [], []
     for method in chosen.methods:
-        options = {
-            "method": {"name": method},
-            "training": {"seed": seed} | ({"steps": steps} if steps else {}),
-        }
         runs.append(folder / method)
         with show_how_to_resume(again), Display(console, method) as display:
-            results.append(train_or_resume(configure(chosen.recipe, options=options), runs[-1], display))
+            results.append(train_or_resume(configure_run(chosen.recipe, method, steps, seed), runs[-1], display))
     page = write_report(runs, folder / "report.html", chosen.title)
     if as_json:
         typer.echo(json.dumps({"runs": [result.model_dump(mode="json") for result in results], "report": str(page)}))
     else:
         _show_results(runs, page, photos)
+
+
+def configure_run(recipe: str, method: str, steps: int | None, seed: int) -> Config:
+    """Return the configuration of one run of a demo; without ``steps``, the recipe decides on its length."""
+    from semco.config import configure
+
+    training = {"seed": seed} | ({"steps": steps} if steps else {})
+    return configure(recipe, options={"method": {"name": method}, "training": training})
 
 
 def _require_weights() -> None:
