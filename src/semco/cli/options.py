@@ -18,7 +18,9 @@ class RunOptions:
 
     data: Annotated[
         str | None,
-        typer.Argument(help="fashion-mini, cifar10, cifar100, an .npz file, or a folder with one folder per class."),
+        typer.Argument(
+            help="fashion-mini, fruit-mini, cifar10, cifar100, an .npz file, or a folder with one folder per class."
+        ),
     ] = None
     labels_per_class: Annotated[int | None, typer.Option(help="Labelled images per class.")] = None
     num_labels: Annotated[int | None, typer.Option(help="Labelled images in total.")] = None
@@ -57,7 +59,7 @@ class RunOptions:
         if not any("data.source" in flat_fields(parse_setting(each)) for each in self.settings):
             raise UserError(
                 "give the data to train on: a folder with one folder of images per class, an .npz file, or "
-                "fashion-mini, which is bundled; 'semco demo' is a first look."
+                "fashion-mini or fruit-mini, which are bundled; 'semco demo' is a first look."
             )
 
 

@@ -12,6 +12,11 @@ FASHION = (
     "t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot",
 )
 
+FRUIT = (
+    "anjou pear", "cantaloupe", "conference pear", "galia melon", "golden delicious", "granny smith",
+    "honeydew melon", "kaiser pear", "orange", "pink lady", "red delicious", "royal gala", "satsuma", "watermelon",
+)
+
 CIFAR10 = (
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
 )
@@ -31,7 +36,7 @@ CIFAR100 = (
 )
 # fmt: on
 
-CLASS_NAMES = {"fashion-mini": FASHION, "cifar10": CIFAR10, "cifar100": CIFAR100}
+CLASS_NAMES = {"fashion-mini": FASHION, "fruit-mini": FRUIT, "cifar10": CIFAR10, "cifar100": CIFAR100}
 
 
 def class_names(source: str) -> tuple[str, ...]:

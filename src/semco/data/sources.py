@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from semco.config import DataConfig
-from semco.data.bundled import read_fashion_mini
+from semco.data.bundled import read_fashion_mini, read_fruit_mini
 from semco.data.cifar import read_cifar10, read_cifar100
 from semco.data.datasets import Dataset, ProgressCallback
 from semco.data.folder import read_folder
@@ -17,7 +17,12 @@ from semco.errors import UserError, nearest
 Reader = Callable[[DataConfig, ProgressCallback | None], Dataset]
 
 REGISTERED: Mapping[str, Reader] = MappingProxyType(
-    {"fashion-mini": read_fashion_mini, "cifar10": read_cifar10, "cifar100": read_cifar100}
+    {
+        "fashion-mini": read_fashion_mini,
+        "fruit-mini": read_fruit_mini,
+        "cifar10": read_cifar10,
+        "cifar100": read_cifar100,
+    }
 )
 
 
