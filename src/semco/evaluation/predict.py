@@ -19,7 +19,7 @@ from PIL import Image
 from torch import Tensor
 
 from semco.data.datasets import ProgressCallback
-from semco.data.decode import DECODE_ERRORS, IMAGE_SUFFIXES, decode
+from semco.data.decode import DECODE_ERRORS, IMAGE_SUFFIXES, decode, reason_of
 from semco.data.folder import find_images
 from semco.distributed.processes import Processes
 from semco.errors import UserError
@@ -128,7 +128,7 @@ def _decode(file: Path, description: ModelDescription) -> Tensor | str:
     try:
         square = decode(file, size)  # (S, S, 3)
     except DECODE_ERRORS as error:
-        return str(error) or type(error).__name__
+        return reason_of(error, file)
     top, left = (size - height) // 2, (size - width) // 2
     pixels = _convert_channels(square[top : top + height, left : left + width], description.channels)
     return torch.from_numpy(pixels.transpose(2, 0, 1).copy())
