@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import IO, Any, BinaryIO, Literal
 
 try:
     import fcntl
@@ -131,6 +131,48 @@ def write_json(target: Path, value: Any) -> None:
     write_text(target, text + "\n")
 
 
+# A link could lead out of the folder, and opening a named pipe would wait for its reader.
+_NO_DETOUR = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+
+
+def open_in_place(path: Path, mode: Literal["a", "ab", "wb"]) -> IO[Any]:
+    """Open a file to append or overwrite; a link, folder, named pipe or device of its name is a `UserError`."""
+    _check_writable_kind(path)
+    flags = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if mode == "wb" else os.O_APPEND) | _NO_DETOUR
+    try:
+        handle = os.open(path, flags, 0o644)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    return os.fdopen(handle, mode, encoding="utf-8" if mode == "a" else None)
+
+
+def _check_writable_kind(path: Path) -> None:
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    if not stat.S_ISREG(mode):
+        raise UserError(f"cannot write {path}: it is {_kind_of_file(mode)}, not a regular file; remove it.")
+
+
+def exists(path: Path) -> bool:
+    """Return whether a path exists; one that is too long, or that may not be looked at, does not."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
+def expand_home(path: Path) -> Path:
+    """Return the path with ``~`` replaced by the home folder; ``~name`` of an unknown user stays as it is."""
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        return path
+
+
 def open_regular(path: Path) -> BinaryIO:
     """Open a regular file for reading bytes; a `UserError` says why another path cannot be opened."""
     try:
@@ -153,8 +195,15 @@ def cannot_read(path: Path, error: Exception) -> UserError:
 
 def _kind_of_file(mode: int) -> str:
     """Return what a path that is not a regular file is, for an error message."""
-    kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
-    return kinds.get(stat.S_IFMT(mode), "a device")
+    return _KINDS_OF_FILES.get(stat.S_IFMT(mode), "a device")
+
+
+_KINDS_OF_FILES = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFLNK: "a link",
+}
 
 
 def read_text(path: Path, most_bytes: int | None = None, encoding: str = "utf-8") -> str:

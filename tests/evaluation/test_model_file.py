@@ -12,6 +12,7 @@ from semco.config import ModelConfig
 from semco.errors import UserError
 from semco.evaluation.model_file import ModelDescription, SavedModel, empty_network, load_model, save_model
 from semco.evaluation.probabilities import HEADS, predict_probabilities
+from semco.run.seal import read_with_digest, with_digest
 
 
 @pytest.fixture
@@ -81,8 +82,18 @@ def test_missing_and_truncated_tensors_are_named(folder: Path, name: str) -> Non
 
 
 def _edit(folder: Path, **changes: object) -> None:
+    """Write another description, with its checksum."""
     file = folder / "model.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+    file.write_text(json.dumps(with_digest(read_with_digest(file) | changes)))
+
+
+def test_an_edited_description_is_refused(folder: Path) -> None:
+    file = folder / "model.json"
+    values = json.loads(file.read_text())
+    for edited in (values | {"eps": 0.9}, {k: v for k, v in values.items() if k != "digest"} | {"eps": 0.9}):
+        file.write_text(json.dumps(edited))
+        with pytest.raises(UserError, match=r"model\.json was edited or damaged"):
+            load_model(folder)
 
 
 def test_another_version_is_refused(folder: Path) -> None:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -24,8 +25,8 @@ from semco.errors import UserError
 from semco.experiment import resume, train
 from semco.experiment.problem import prepare
 from semco.methods import Method
+from semco.report import write_report
 from semco.run.folder import RunFolder
-from semco.run.result import RunResult
 from semco.run.seal import with_digest
 from semco.training.compilation import Compilation
 from semco.training.loop import Trainer
@@ -57,7 +58,7 @@ def assert_same_run(one: Path, two: Path) -> None:
 def test_a_run_leaves_everything_it_promises(tiny_values: dict[str, Any], tmp_path: Path, method: str) -> None:
     run = tmp_path / "run"
     result = train(config_of(tiny_values, method={"name": method}), run)
-    assert result == RunResult.read(run / "result.json")
+    assert result == RunFolder(run).result()
     assert (result.steps, result.num_labels, result.test_images) == (12, 16, 80)
     assert result.test_accuracy == pytest.approx(1 - result.test_error)
     assert set(result.per_class) == {"dog", "cat", "ship", "truck"}
@@ -218,7 +219,7 @@ def test_weights_that_are_not_finite_are_never_saved(
 def test_a_line_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     run.metrics_file.symlink_to("/dev/full")
-    with pytest.raises(UserError, match=r"cannot write .*metrics\.jsonl: it is not a file; remove it"):
+    with pytest.raises(UserError, match=r"cannot write .*metrics\.jsonl: it is a link, not a regular file; remove it"):
         run.append_metrics({"step": 1})
 
 
@@ -502,7 +503,7 @@ def test_an_edited_split_is_noticed(tiny_values: dict[str, Any], tmp_path: Path)
     interrupted(tiny_values, run)
     saved = (run / "split.json").read_text()
     edit(run / "split.json", validation=json.loads(saved)["labelled"])
-    with pytest.raises(UserError, match=r"split\.json was edited or damaged after the run was started"):
+    with pytest.raises(UserError, match=r"split\.json was edited or damaged after it was written"):
         resume(run)
     # Also with a checksum that fits: the checkpoint has its own.
     values = json.loads(saved)
@@ -513,6 +514,79 @@ def test_an_edited_split_is_noticed(tiny_values: dict[str, Any], tmp_path: Path)
         resume(run)
     (run / "split.json").write_text(saved)
     assert resume(run).steps == 12
+
+
+def interrupted_early(values: dict[str, Any], run: Path) -> None:
+    """Start a run that stops before its first checkpoint."""
+
+    class Stop(NullObserver):
+        def on_step(self, step: int) -> None:
+            raise Interrupted(2, step, run)
+
+    with pytest.raises(Interrupted):
+        train(config_of(values), run, Stop())
+    assert not list(run.glob("checkpoints/*"))
+
+
+def test_a_truncated_configuration_is_noticed_before_the_first_checkpoint(
+    tiny_values: dict[str, Any], tmp_path: Path
+) -> None:
+    interrupted_early(tiny_values, tmp_path / "run")
+    file = tmp_path / "run" / "config.yaml"
+    whole = file.read_text()
+    file.write_text(whole[: whole.index("optim:")])
+    with pytest.raises(UserError, match=r"config\.yaml is not the configuration .* \(optim.*\): restore it"):
+        resume(tmp_path / "run")
+    file.write_text(whole)
+    assert resume(tmp_path / "run").steps == 12
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"), [("x_test", "test images are not those"), ("y_test", "test labels are not those")]
+)
+def test_other_test_images_are_noticed_before_the_first_checkpoint(
+    tiny_values: dict[str, Any], tiny_npz: Path, tmp_path: Path, name: str, sentence: str
+) -> None:
+    data = tmp_path / "data.npz"
+    shutil.copy(tiny_npz, data)
+    interrupted_early(merge(tiny_values, {"data": {"source": str(data)}}), tmp_path / "run")
+    arrays = dict(np.load(tiny_npz))
+    arrays[name][0] = 1 - arrays[name][0] // 255 * 255 if name == "x_test" else 1
+    np.savez(data, **arrays)
+    with pytest.raises(UserError, match=sentence):
+        resume(tmp_path / "run")
+
+
+@pytest.mark.parametrize("name", ["result.json", "labels.json", "split.json", "evaluation.json"])
+def test_edited_files_of_a_finished_run_are_noticed(tiny_values: dict[str, Any], tmp_path: Path, name: str) -> None:
+    run = tmp_path / "run"
+    train(config_of(tiny_values), run)
+    saved = json.loads((run / name).read_text())
+    key = next(key for key in saved if key != "digest")
+    without_digest = {k: v for k, v in saved.items() if k != "digest"}
+    for edited in (saved | {key: "x"}, without_digest, {}):
+        (run / name).write_text(json.dumps(edited))
+        with pytest.raises(UserError, match=rf"{name} was edited or damaged after it was written: restore it"):
+            write_report([run], tmp_path / "page.html")
+        if name == "result.json":
+            with pytest.raises(UserError, match="was edited or damaged"):
+                resume(run)
+
+
+@pytest.mark.parametrize("name", [".lock", "metrics.jsonl"])
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+def test_files_that_are_written_in_place_do_not_lead_elsewhere(
+    tiny_values: dict[str, Any], tmp_path: Path, name: str, kind: str
+) -> None:
+    interrupted(tiny_values, tmp_path / "run")
+    file = tmp_path / "run" / name
+    file.unlink()
+    {"link": lambda: file.symlink_to(tmp_path / "outside"), "pipe": lambda: os.mkfifo(file), "folder": file.mkdir}[
+        kind
+    ]()
+    with pytest.raises(UserError, match=rf"cannot write .*{name}: it is a .*{kind}, not a regular file; remove it"):
+        resume(tmp_path / "run")
+    assert not (tmp_path / "outside").exists()
 
 
 @pytest.mark.parametrize("content", ["[1, 2]", "{}", '{"labelled": 3, "digest": "x"}', "\udcff", "["])
@@ -585,7 +659,7 @@ def test_a_failure_after_the_result_costs_nothing(
         full.setattr("semco.experiment.session.write_pseudo_labels", fail)
         with pytest.raises(UserError, match="the disk is full"):
             train(config_of(tiny_values), run)
-    result = RunResult.read(run / "result.json")
+    result = RunFolder(run).result()
     assert not (run / "pseudo_labels.parquet").exists()
     again = resume(run)
     assert again.model_copy(update={"seconds": result.seconds}) == result

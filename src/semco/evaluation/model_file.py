@@ -21,9 +21,10 @@ from torch import Tensor
 from semco.config import ModelConfig, Section
 from semco.errors import UserError
 from semco.evaluation.probabilities import Head, Scorer
-from semco.files import atomic_path, read_json, write_json
+from semco.files import atomic_path, read_json_object, write_json
 from semco.models import Network, build_network
 from semco.run.checkpoint import digest
+from semco.run.seal import DIGEST, read_with_digest, with_digest
 
 FORMAT = 1
 DESCRIPTION, WEIGHTS, LABELS = "model.json", "model.safetensors", "labels.safetensors"
@@ -73,7 +74,8 @@ def save_model(folder: Path, model: SavedModel) -> None:
         WEIGHTS: _save_tensors(folder / WEIGHTS, model.network.state_dict()),
         LABELS: _save_tensors(folder / LABELS, {"embeddings": model.label_vectors}),
     }
-    write_json(folder / DESCRIPTION, {**model.description.model_dump(mode="json"), "checksums": checksums})
+    description = {**model.description.model_dump(mode="json"), "checksums": checksums}
+    write_json(folder / DESCRIPTION, with_digest(description))
 
 
 def _save_tensors(file: Path, tensors: dict[str, Tensor]) -> str:
@@ -122,10 +124,11 @@ def _read_description(file: Path) -> ModelDescription:
             f"{file.parent} holds no finished model ({file.name} is missing); "
             f"finish the run with 'semco resume {file.parent.parent}'."
         )
-    values = read_json(file)
-    version = values.get("format") if isinstance(values, dict) else None
-    if version != FORMAT:
-        raise UserError(f"{file} has format {version}; this version of semco reads format {FORMAT}.")
+    values = read_json_object(file)
+    if values.get("format") != FORMAT:
+        raise UserError(f"{file} has format {values.get('format')}; this version of semco reads format {FORMAT}.")
+    if DIGEST in values or values.get("checksums"):  # models of version 0.1 have neither
+        values = read_with_digest(file)
     try:
         return ModelDescription.model_validate(values)
     except ValidationError as error:

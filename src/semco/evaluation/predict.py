@@ -27,7 +27,7 @@ from semco.evaluation.model_file import ModelDescription, SavedModel, load_model
 from semco.evaluation.probabilities import Head, predict_probabilities
 from semco.evaluation.results import image_batches
 from semco.evaluation.zero_shot import with_classes
-from semco.files import atomic_path
+from semco.files import atomic_path, exists
 from semco.run.folder import RunFolder
 from semco.training.execution import choose_device
 
@@ -89,7 +89,7 @@ def predict_images(
 
 def find_model_folder(folder: Path) -> Path:
     """Return the model folder of a run; a model folder is returned itself."""
-    if not folder.is_dir():
+    if not exists(folder) or not folder.is_dir():
         raise UserError(f"there is no run folder {folder}.")
     if (folder / "model.json").is_file():
         return folder
@@ -101,12 +101,12 @@ def find_image_files(paths: Sequence[Path]) -> list[Path]:
     """Return the given files, and the image files below the given folders in order; each file once."""
     found: list[Path] = []
     for path in paths:
-        if path.is_dir():
+        if exists(path) and path.is_dir():
             images, _ = find_images(path)
             if not images:
                 raise UserError(f"{path} holds no image files ({', '.join(sorted(IMAGE_SUFFIXES))}).")
             found += images
-        elif path.exists():
+        elif exists(path):
             found.append(path)
         else:
             raise UserError(f"there is no image or folder {path}.")

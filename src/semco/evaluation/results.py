@@ -21,8 +21,8 @@ from semco.evaluation import metrics
 from semco.evaluation.probabilities import Head
 from semco.evaluation.samples import Sample
 from semco.files import write_json
-
-EVALUATION_FILE = "evaluation.json"
+from semco.run.folder import RunFolder
+from semco.run.seal import with_digest
 
 
 def image_batches(
@@ -121,4 +121,4 @@ def write_evaluation(run: Path, evaluation: Evaluation, samples: Sequence[Sample
         "confusion": evaluation.confusion.tolist(),
         "samples": [sample.to_json() for sample in samples],
     }
-    write_json(run / EVALUATION_FILE, values)
+    write_json(RunFolder(run).evaluation_file, with_digest(values))

@@ -26,6 +26,7 @@ from semco.labels.groups import Groups, group_classes
 from semco.methods.base import Method
 from semco.models import feature_size
 from semco.run.folder import RunFolder
+from semco.run.identity import check_same_run
 from semco.run.seal import VECTORS, broken_seals, digest_of, read_with_digest, seal_of_data, with_digest
 from semco.training.observer import Observer
 from semco.types import Task
@@ -93,7 +94,7 @@ def prepare(config: Config, run: RunFolder | None, observer: Observer, dataset: 
     features = feature_size(config.model, dataset.channels, max(dataset.image_size))
     problem = Problem(dataset, split, embeddings, groups, label_vectors, features)
     if run is not None:
-        _check_unchanged(problem, run)
+        _check_unchanged(problem, run, config)
     return problem
 
 
@@ -115,14 +116,16 @@ def _load(config: Config, run: RunFolder | None, observer: Observer) -> Dataset:
     return load(config.data, observer.on_loading)
 
 
-def _check_unchanged(problem: Problem, run: RunFolder) -> None:
-    """Refuse to resume a run with other images or label vectors than it was started with."""
+def _check_unchanged(problem: Problem, run: RunFolder, config: Config) -> None:
+    """Refuse to resume a run with another configuration, other images or label vectors than it was started with."""
     if run.split_file.exists():
-        saved = read_with_digest(run.split_file).get("images")
-        if saved != problem.seal["training images"]:
+        saved = read_with_digest(run.split_file)
+        if "config" in saved:  # earlier versions did not write it
+            check_same_run(saved["config"], config, run.config_file)
+        broken = broken_seals({**saved.get("seal", {}), "training images": saved.get("images")}, problem.seal)
+        if broken:
             raise UserError(
-                f"the training images are not those that {run.path} was started with: restore the data, or start a new "
-                "run."
+                f"the {broken[0]} are not those that {run.path} was started with: restore the data, or start a new run."
             )
     if run.labels_file.exists():
         labels = read_with_digest(run.labels_file)
@@ -174,9 +177,18 @@ def _targets(config: Config, embeddings: LabelEmbeddings | None, num_classes: in
     return torch.from_numpy(centred(matrix, matrix.mean(axis=0)) if config.method.centres_label_vectors else matrix)
 
 
-def write_problem(run: RunFolder, problem: Problem, scale: float | None) -> None:
-    """Write ``split.json`` and ``labels.json``: enough to resume, and to see which term a name was matched to."""
-    split = {**json.loads(problem.split.to_json()), "images": problem.seal["training images"]}
+def write_problem(run: RunFolder, problem: Problem, config: Config, scale: float | None) -> None:
+    """Write ``split.json`` and ``labels.json``: enough to resume, and to see which term a name was matched to.
+
+    The checksums and the configuration in ``split.json`` protect a run that has no checkpoint yet.
+    """
+    seal = {name: problem.seal[name] for name in ("class names", "test images", "test labels")}
+    split = {
+        **json.loads(problem.split.to_json()),
+        "images": problem.seal["training images"],
+        "seal": seal,
+        "config": config.model_dump(mode="json"),
+    }
     write_json(run.split_file, with_digest(split))
     embeddings = problem.embeddings
     labels = {

@@ -42,8 +42,16 @@ def read_with_digest(file: Path) -> dict[str, Any]:
     values = read_json_object(file)
     content = {name: value for name, value in values.items() if name != DIGEST}
     if values.get(DIGEST) != digest_of(content):
-        raise UserError(f"{file} was edited or damaged after the run was started: restore it, or start a new run.")
+        raise UserError(f"{file} was edited or damaged after it was written: restore it, or start a new run.")
     return content
+
+
+def has_digest(file: Path) -> bool:
+    """Return whether this is a JSON file that carries a checksum."""
+    try:
+        return file.is_file() and DIGEST in read_json_object(file)
+    except UserError:
+        return False
 
 
 def broken_seals(sealed: Mapping[str, Any], current: Mapping[str, Any]) -> list[str]:

@@ -28,7 +28,7 @@ from semco.methods.base import Forward, Method, Pool
 from semco.models.averaging import ema_copy, ema_decay_at, update_ema
 from semco.run.checkpoint import Checkpoint, checkpoints, load_checkpoint
 from semco.run.folder import RunFolder
-from semco.run.identity import changes_of_run
+from semco.run.identity import check_same_run
 from semco.run.seal import broken_seals
 from semco.training.allocator import reuse_freed_memory
 from semco.training.compilation import choose_compilation, compiler_options, compiling, take_compiling_step
@@ -256,7 +256,7 @@ class Trainer:
                 self.run_folder.drop_metrics_after(0 if checkpoint is None else int(checkpoint[1]["step"]))
         checkpoint = broadcast_from_main(checkpoint, self._processes)
         if checkpoint is not None:
-            self._check_configuration(checkpoint[1]["config"])
+            check_same_run(checkpoint[1]["config"], self.config, self.run_folder.config_file)
             self._check_seal(checkpoint[1]["seal"])
             self.state.load(checkpoint)
 
@@ -267,14 +267,4 @@ class Trainer:
             raise UserError(
                 f"{self.run_folder.path} was trained with other inputs than it has now ({', '.join(broken)}): restore "
                 "them, or start a new run."
-            )
-
-    def _check_configuration(self, saved: dict[str, Any]) -> None:
-        """Refuse to resume with another configuration than the one that the run was started with."""
-        changes = changes_of_run(saved, self.config.model_dump(mode="json"))
-        if changes:
-            details = "; ".join(f"{name} was {old} and is {new}" for name, (old, new) in changes.items())
-            raise UserError(
-                f"{self.run_folder.config_file} is not the configuration that this run was started with "
-                f"({details}): restore it, or start a new run."
             )
