@@ -66,8 +66,7 @@ def is_leftover(path: Path) -> bool:
 
     Our own are called ``.NAME.xxxxxxxx.tmp``, those of safetensors ``.tmp`` and six letters or digits.
     """
-    is_ours = path.name.startswith(".") and path.suffix == ".tmp"
-    return is_ours or re.fullmatch(r"\.tmp[A-Za-z0-9]{6}", path.name) is not None
+    return re.fullmatch(r"\..+\.[a-z0-9_]{8}\.tmp|\.tmp[A-Za-z0-9]{6}", path.name, re.DOTALL) is not None
 
 
 def remove_leftovers(folder: Path) -> None:

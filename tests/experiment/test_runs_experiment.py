@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -314,6 +315,27 @@ def test_a_signal_saves_the_run(tiny_values: dict[str, Any], tmp_path: Path) -> 
     assert_same_run(tmp_path / "whole", tmp_path / "run")
 
 
+def test_a_signal_is_answered_at_once_although_the_step_takes_long(
+    tiny_values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, answered = Trainer._train, threading.Event()
+
+    class Messages(NullObserver):
+        def on_message(self, text: str) -> None:
+            if text.startswith("SIGINT: the run stops after this step and saves; press Ctrl-C again"):
+                answered.set()
+
+    def slow(self: Trainer, *batch: Any) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert answered.wait(10)
+        original(self, *batch)
+
+    monkeypatch.setattr(Trainer, "_train", slow)
+    with pytest.raises(Interrupted):
+        train(config_of(tiny_values), tmp_path / "run", Messages())
+    assert not [thread for thread in threading.enumerate() if thread.name == "announce-stop"]
+
+
 def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_good_checkpoint(
     tiny_values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -535,7 +557,7 @@ def test_a_truncated_configuration_is_noticed_before_the_first_checkpoint(
     file = tmp_path / "run" / "config.yaml"
     whole = file.read_text()
     file.write_text(whole[: whole.index("optim:")])
-    with pytest.raises(UserError, match=r"config\.yaml is not the configuration .* \(optim.*\): restore it"):
+    with pytest.raises(UserError, match=r"config\.yaml is not the configuration .* \(training.*\): restore it"):
         resume(tmp_path / "run")
     file.write_text(whole)
     assert resume(tmp_path / "run").steps == 12
@@ -637,13 +659,14 @@ def test_foreign_lines_among_the_metrics_are_left_out(tiny_values: dict[str, Any
 def test_leftovers_of_a_kill_are_removed_and_nothing_else(tiny_values: dict[str, Any], tmp_path: Path) -> None:
     run = tmp_path / "run"
     interrupted(tiny_values, run)
-    leftovers = [run / ".split.json.abcdefgh.tmp", run / "checkpoints/.tmpAb12Cd", run / "checkpoints/.x.y.tmp"]
+    leftovers = [run / ".split.json.abcd_f12.tmp", run / "checkpoints/.tmpAb12Cd", run / "checkpoints/.x.12345678.tmp"]
     others = [run / "notes.tmp", run / ".hidden", run / "checkpoints/notes.txt", run / "checkpoints/.tmpAb12Cdef"]
+    others += [run / ".notes.tmp", run / ".my.notes.tmp"]
     for file in (*leftovers, *others):
         file.write_text("x")
     resume(run)
     assert [file.exists() for file in leftovers] == [False] * 3
-    assert [file.exists() for file in others] == [True] * 4
+    assert [file.exists() for file in others] == [True] * 6
 
 
 def test_a_failure_after_the_result_costs_nothing(

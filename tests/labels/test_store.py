@@ -83,6 +83,17 @@ def test_a_failed_write_leaves_the_old_store_and_nothing_else(folder: Path) -> N
     assert [path.name for path in folder.parent.iterdir()] == ["store"]
 
 
+def test_temporary_folders_of_a_killed_process_are_removed_and_nothing_else(folder: Path) -> None:
+    left = folder.with_name(f".{folder.name}.ab_12xyz.part")
+    others = [folder.with_name(f".{folder.name}.notes.part"), folder.with_name(".other.ab_12xyz.part")]
+    for path in (left, *others):
+        path.mkdir()
+        (path / "file").write_text("x")
+    VectorStore.write(folder, ["a"], np.eye(1), [0], {})
+    assert not left.exists()
+    assert all((path / "file").exists() for path in others)
+
+
 def test_a_folder_with_other_things_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "cat.jpg").write_bytes(b"x")

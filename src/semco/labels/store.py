@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import heapq
 import json
+import re
 import shutil
 import tempfile
 from bisect import bisect_left
@@ -77,6 +78,7 @@ class VectorStore:
         place: dict[str, Any] = {"prefix": f".{folder.name}.", "suffix": ".part", "dir": folder.parent}
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
+            _remove_leftovers(folder)
             with tempfile.TemporaryDirectory(**place, ignore_cleanup_errors=True) as temporary:
                 _write_files(Path(temporary), terms, matrix, np.asarray(ranks), header, compact)
                 Path(temporary).chmod(0o755)  # temporary folders are private
@@ -199,6 +201,13 @@ def _scale_to_int8(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     largest = np.abs(rows).max(axis=1, keepdims=True)
     whole: NDArray[np.float32] = np.rint(np.divide(127 * rows, largest, out=np.zeros_like(rows), where=largest > 0))
     return whole
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove the temporary folders that killed processes left beside a store; a store that was moved away stays."""
+    for path in folder.parent.iterdir():
+        if re.fullmatch(rf"\.{re.escape(folder.name)}\.[a-z0-9_]{{8}}\.part", path.name) and path.is_dir():
+            shutil.rmtree(path)
 
 
 def _replace_folder(new: Path, folder: Path) -> None:

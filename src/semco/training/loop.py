@@ -40,7 +40,7 @@ from semco.training.learning_rate import highest_learning_rate, learning_rate
 from semco.training.observer import NullObserver, Observer
 from semco.training.optimiser import build_optimiser
 from semco.training.schedule import Schedule
-from semco.training.signals import Interrupted, StopRequest, catch_signals
+from semco.training.signals import Interrupted, StopRequest, announce_stop, catch_signals
 from semco.training.state import TrainingState
 from semco.training.statistics import DivergenceMonitor, Meters
 from semco.types import Batch, NoPeers, Progress, StepResult
@@ -144,6 +144,7 @@ class Trainer:
         """Set up what surrounds the loop: signals, prefetching, the compiler's options and cache, memory."""
         with (
             catch_signals(ignore_repeats=self._processes.are_several) as stop,
+            announce_stop(stop, self.observer.on_message),
             Prefetch(self.batches, self.state.step, self._schedule.total) as batches,
             compiler_options(self.config.training, self._device),
             compiler_cache(self._compiles) as cache,
