@@ -12,7 +12,7 @@ from semco.config import ModelConfig
 from semco.errors import UserError
 from semco.evaluation.model_file import ModelDescription, SavedModel, empty_network, load_model, save_model
 from semco.evaluation.probabilities import HEADS, predict_probabilities
-from semco.run.seal import read_with_digest, with_digest
+from semco.run.seal import read_with_digest, write_with_digest
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_missing_and_truncated_tensors_are_named(folder: Path, name: str) -> Non
 def _edit(folder: Path, **changes: object) -> None:
     """Write another description, with its checksum."""
     file = folder / "model.json"
-    file.write_text(json.dumps(with_digest(read_with_digest(file) | changes)))
+    write_with_digest(file, read_with_digest(file) | changes)
 
 
 def test_an_edited_description_is_refused(folder: Path) -> None:

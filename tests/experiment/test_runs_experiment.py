@@ -28,7 +28,7 @@ from semco.experiment.problem import prepare
 from semco.methods import Method
 from semco.report import write_report
 from semco.run.folder import RunFolder
-from semco.run.seal import with_digest
+from semco.run.seal import write_with_digest
 from semco.training.compilation import Compilation
 from semco.training.loop import Trainer
 from semco.training.observer import MetricsLine, NullObserver
@@ -531,7 +531,7 @@ def test_an_edited_split_is_noticed(tiny_values: dict[str, Any], tmp_path: Path)
     values = json.loads(saved)
     values.pop("digest")
     values["labelled"], values["validation"] = values["validation"], values["labelled"]
-    (run / "split.json").write_text(json.dumps(with_digest(values)))
+    write_with_digest(run / "split.json", values)
     with pytest.raises(UserError, match=r"was trained with other inputs than it has now \(split\)"):
         resume(run)
     (run / "split.json").write_text(saved)
@@ -593,6 +593,9 @@ def test_edited_files_of_a_finished_run_are_noticed(tiny_values: dict[str, Any],
         if name == "result.json":
             with pytest.raises(UserError, match="was edited or damaged"):
                 resume(run)
+    shutil.copy(run / ("labels.json" if name != "labels.json" else "split.json"), run / name)  # whole, but another file
+    with pytest.raises(UserError, match=rf"{name} was edited or damaged"):
+        write_report([run], tmp_path / "page.html")
 
 
 @pytest.mark.parametrize("name", [".lock", "metrics.jsonl"])

@@ -21,10 +21,10 @@ from torch import Tensor
 from semco.config import ModelConfig, Section
 from semco.errors import UserError
 from semco.evaluation.probabilities import Head, Scorer
-from semco.files import atomic_path, read_json_object, write_json
+from semco.files import atomic_path, read_json_object
 from semco.models import Network, build_network
 from semco.run.checkpoint import digest
-from semco.run.seal import DIGEST, read_with_digest, with_digest
+from semco.run.seal import DIGEST, read_with_digest, write_with_digest
 
 FORMAT = 1
 DESCRIPTION, WEIGHTS, LABELS = "model.json", "model.safetensors", "labels.safetensors"
@@ -74,8 +74,7 @@ def save_model(folder: Path, model: SavedModel) -> None:
         WEIGHTS: _save_tensors(folder / WEIGHTS, model.network.state_dict()),
         LABELS: _save_tensors(folder / LABELS, {"embeddings": model.label_vectors}),
     }
-    description = {**model.description.model_dump(mode="json"), "checksums": checksums}
-    write_json(folder / DESCRIPTION, with_digest(description))
+    write_with_digest(folder / DESCRIPTION, {**model.description.model_dump(mode="json"), "checksums": checksums})
 
 
 def _save_tensors(file: Path, tensors: dict[str, Tensor]) -> str:

@@ -19,7 +19,6 @@ from semco.data.datasets import Dataset
 from semco.data.sources import load, source_exists
 from semco.data.split import Split, make_split
 from semco.errors import UserError
-from semco.files import write_json
 from semco.labels import label_source
 from semco.labels.embeddings import LabelEmbeddings, centred
 from semco.labels.groups import Groups, group_classes
@@ -27,7 +26,7 @@ from semco.methods.base import Method
 from semco.models import feature_size
 from semco.run.folder import RunFolder
 from semco.run.identity import check_same_run
-from semco.run.seal import VECTORS, broken_seals, digest_of, read_with_digest, seal_of_data, with_digest
+from semco.run.seal import VECTORS, broken_seals, digest_of, read_with_digest, seal_of_data, write_with_digest
 from semco.training.observer import Observer
 from semco.types import Task
 
@@ -189,7 +188,7 @@ def write_problem(run: RunFolder, problem: Problem, config: Config, scale: float
         "seal": seal,
         "config": config.model_dump(mode="json"),
     }
-    write_json(run.split_file, with_digest(split))
+    write_with_digest(run.split_file, split)
     embeddings = problem.embeddings
     labels = {
         "names": list(problem.dataset.class_names),
@@ -201,4 +200,4 @@ def write_problem(run: RunFolder, problem: Problem, config: Config, scale: float
         "vectors": fingerprints(problem.label_vectors),
         "scale": scale,
     }
-    write_json(run.labels_file, with_digest(labels))
+    write_with_digest(run.labels_file, labels)

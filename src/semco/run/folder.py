@@ -20,11 +20,10 @@ from semco.files import (
     read_json_object,
     read_text,
     remove_leftovers,
-    write_json,
     write_text,
 )
 from semco.run.result import RunResult
-from semco.run.seal import has_digest, read_with_digest, with_digest
+from semco.run.seal import has_digest, read_with_digest, write_with_digest
 
 
 def free_run_folder(config: Config) -> Path:
@@ -110,7 +109,7 @@ class RunFolder:
         return RunResult.parse(self.read_json(self.result_file), self.result_file)
 
     def write_result(self, result: RunResult) -> None:
-        write_json(self.result_file, with_digest(result.model_dump(mode="json")))
+        write_with_digest(self.result_file, result.model_dump(mode="json"))
 
     def read_json(self, file: Path) -> dict[str, Any]:
         """Return the content of a JSON file of the run without its checksum; an edited one is a `UserError`.
