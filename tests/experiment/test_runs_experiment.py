@@ -563,6 +563,25 @@ def test_a_truncated_configuration_is_noticed_before_the_first_checkpoint(
     assert resume(tmp_path / "run").steps == 12
 
 
+def test_a_deleted_split_is_noticed_before_the_first_checkpoint(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    interrupted_early(tiny_values, tmp_path / "run")
+    (tmp_path / "run" / "split.json").unlink()
+    with pytest.raises(UserError, match=r"split\.json is missing: restore it, or start a new run"):
+        resume(tmp_path / "run")
+    (tmp_path / "run" / "labels.json").unlink()  # as if it had been killed before anything was written
+    assert resume(tmp_path / "run").steps == 12
+
+
+def test_a_report_of_an_edited_configuration_is_refused(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    interrupted_early(tiny_values, tmp_path / "run")
+    file = tmp_path / "run" / "config.yaml"
+    whole = file.read_text()
+    for seed, sentence in (("1", "training.seed was 0 and is 1"), ("many", "seed")):
+        file.write_text(whole.replace("seed: 0", f"seed: {seed}"))
+        with pytest.raises(UserError, match=sentence):
+            write_report([tmp_path / "run"], tmp_path / "page.html")
+
+
 @pytest.mark.parametrize(
     ("name", "sentence"), [("x_test", "test images are not those"), ("y_test", "test labels are not those")]
 )

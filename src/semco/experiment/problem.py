@@ -24,6 +24,7 @@ from semco.labels.embeddings import LabelEmbeddings, centred
 from semco.labels.groups import Groups, group_classes
 from semco.methods.base import Method
 from semco.models import feature_size
+from semco.run.checkpoint import checkpoints
 from semco.run.folder import RunFolder
 from semco.run.identity import check_same_run
 from semco.run.seal import VECTORS, broken_seals, digest_of, read_with_digest, seal_of_data, write_with_digest
@@ -117,23 +118,26 @@ def _load(config: Config, run: RunFolder | None, observer: Observer) -> Dataset:
 
 def _check_unchanged(problem: Problem, run: RunFolder, config: Config) -> None:
     """Refuse to resume a run with another configuration, other images or label vectors than it was started with."""
+    sealed: dict[str, Any] = {}
     if run.split_file.exists():
         saved = read_with_digest(run.split_file)
-        if "config" in saved:  # earlier versions did not write it
-            check_same_run(saved["config"], config, run.config_file)
-        broken = broken_seals({**saved.get("seal", {}), "training images": saved.get("images")}, problem.seal)
-        if broken:
-            raise UserError(
-                f"the {broken[0]} are not those that {run.path} was started with: restore the data, or start a new run."
-            )
+        check_same_run(saved.get("config"), config, run.config_file)
+        sealed = {"training images": saved.get("images"), **saved.get("seal", {})}
+    elif run.labels_file.exists() and not checkpoints(run.checkpoints):  # which would have their own checksums
+        raise UserError(f"{run.split_file} is missing: restore it, or start a new run.")
     if run.labels_file.exists():
-        labels = read_with_digest(run.labels_file)
-        saved_prior = {"groups": labels.get("groups"), VECTORS: labels.get("vectors")}
-        if broken_seals(saved_prior, {"groups": problem.groups.group_ids.tolist(), VECTORS: problem.seal[VECTORS]}):
-            raise UserError(
-                f"the label vectors are not those that {run.path} was started with: restore labels.path or the store, "
-                "or start a new run."
-            )
+        read_with_digest(run.labels_file)
+    broken = broken_seals(sealed, problem.seal)
+    data = [name for name in broken if name not in ("groups", VECTORS)]
+    if data:
+        raise UserError(
+            f"the {data[0]} are not those that {run.path} was started with: restore the data, or start a new run."
+        )
+    if broken:
+        raise UserError(
+            f"the label vectors are not those that {run.path} was started with: restore labels.path or the store, "
+            "or start a new run."
+        )
 
 
 def fingerprints(label_vectors: Tensor) -> list[float]:
@@ -181,7 +185,7 @@ def write_problem(run: RunFolder, problem: Problem, config: Config, scale: float
 
     The checksums and the configuration in ``split.json`` protect a run that has no checkpoint yet.
     """
-    seal = {name: problem.seal[name] for name in ("class names", "test images", "test labels")}
+    seal = {name: digest for name, digest in problem.seal.items() if name != "split"}
     split = {
         **json.loads(problem.split.to_json()),
         "images": problem.seal["training images"],

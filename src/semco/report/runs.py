@@ -12,6 +12,7 @@ from semco.config import read_yaml
 from semco.config.schema import method_name
 from semco.files import read_text, readable_name
 from semco.run.folder import RunFolder
+from semco.run.identity import check_same_run
 from semco.run.result import RunResult
 
 Series = tuple[list[float], list[float]]  # steps, values
@@ -126,12 +127,15 @@ def _is_number(value: object) -> bool:
 def read_run(path: Path) -> Run:
     """Read what a run has written so far; only config.yaml is required."""
     folder = RunFolder.open(path)
+    split = _read_if_exists(folder, folder.split_file)
+    if folder.is_sealed():
+        check_same_run(split.get("config"), folder.config(), folder.config_file)
     lines = [line for line in folder.metrics() if isinstance(line, dict) and _is_number(line.get("step"))]
     return Run(
         path,
         read_yaml(read_text(folder.config_file), str(folder.config_file)),
         labels=_read_if_exists(folder, folder.labels_file),
-        split=_read_if_exists(folder, folder.split_file),
+        split=split,
         metrics=tuple(sorted(lines, key=lambda line: float(line["step"]))),
         result=folder.result() if folder.result_file.exists() else None,
         evaluation=_read_if_exists(folder, folder.evaluation_file),

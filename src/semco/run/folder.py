@@ -112,12 +112,12 @@ class RunFolder:
         write_with_digest(self.result_file, result.model_dump(mode="json"))
 
     def read_json(self, file: Path) -> dict[str, Any]:
-        """Return the content of a JSON file of the run without its checksum; an edited one is a `UserError`.
+        """Return the content of a JSON file of the run without its checksum; an edited one is a `UserError`."""
+        return read_with_digest(file) if self.is_sealed() else read_json_object(file)
 
-        Version 0.1 wrote no checksums: if no file of the run has one, none is compared.
-        """
-        files = (self.split_file, self.labels_file, self.result_file, self.evaluation_file)
-        return read_with_digest(file) if any(map(has_digest, files)) else read_json_object(file)
+    def is_sealed(self) -> bool:
+        """Return whether the JSON files of this run have checksums; version 0.1 wrote none."""
+        return any(map(has_digest, (self.split_file, self.labels_file, self.result_file, self.evaluation_file)))
 
     def remove_leftovers(self) -> None:
         """Remove the temporary files of killed processes."""

@@ -40,9 +40,9 @@ def changes_of_run(old: Mapping[str, Any], new: Mapping[str, Any]) -> Changes:
     return changed_fields(old, new, LOCATIONS)
 
 
-def check_same_run(saved: Mapping[str, Any], config: Config, file: Path) -> None:
-    """Refuse a configuration, read from ``file``, that makes another run than the saved one."""
-    changes = changes_of_run(saved, config.model_dump(mode="json"))
+def check_same_run(saved: Mapping[str, Any] | None, config: Config, file: Path) -> None:
+    """Refuse a configuration, read from ``file``, that makes another run than the saved one, if there is one."""
+    changes = {} if saved is None else changes_of_run(saved, config.model_dump(mode="json"))
     if changes:
         details = "; ".join(f"{name} was {old} and is {new}" for name, (old, new) in changes.items())
         raise UserError(

@@ -298,6 +298,6 @@ def test_every_source_is_an_official_address_over_https() -> None:
 
 def test_a_folder_whose_path_is_too_long_is_one_sentence(tmp_path: Path) -> None:
     folder = tmp_path.joinpath(*["x" * 250] * 20)
-    with pytest.raises(UserError, match="cannot write .*File name too long"):
+    with pytest.raises(UserError, match=r"cannot write .*File name too long"):
         download(Source("http://localhost:1/a", "a"), folder)
     assert list(tmp_path.iterdir()) == []
