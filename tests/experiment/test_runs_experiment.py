@@ -678,6 +678,22 @@ def test_foreign_lines_among_the_metrics_are_left_out(tiny_values: dict[str, Any
     assert_same_run(tmp_path / "whole", run)
 
 
+def test_metrics_are_on_the_disk_before_the_checkpoint_after_them(
+    tiny_values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names: list[str] = []
+    fsync = os.fsync
+
+    def remember(handle: int) -> None:
+        names.append(Path(f"/proc/self/fd/{handle}").readlink().name)
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", remember)
+    train(config_of(tiny_values), tmp_path / "run")
+    first = next(i for i, name in enumerate(names) if name.startswith(".step-"))
+    assert names[first - 1 : first + 2] == ["metrics.jsonl", names[first], "checkpoints"]
+
+
 def test_leftovers_of_a_kill_are_removed_and_nothing_else(tiny_values: dict[str, Any], tmp_path: Path) -> None:
     run = tmp_path / "run"
     interrupted(tiny_values, run)

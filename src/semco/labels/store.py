@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from semco.errors import UserError
-from semco.files import cannot_write
+from semco.files import cannot_write, flush_to_disk
 from semco.labels import store_files
 from semco.labels.store_files import CheckedVectors, damaged, open_array
 
@@ -82,7 +82,10 @@ class VectorStore:
             with tempfile.TemporaryDirectory(**place, ignore_cleanup_errors=True) as temporary:
                 _write_files(Path(temporary), terms, matrix, np.asarray(ranks), header, compact)
                 Path(temporary).chmod(0o755)  # temporary folders are private
+                for path in (*Path(temporary).iterdir(), Path(temporary)):
+                    flush_to_disk(path)
                 _replace_folder(Path(temporary), folder)
+                flush_to_disk(folder.parent)
         except OSError as error:
             raise cannot_write(folder, error) from None
 

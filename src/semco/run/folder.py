@@ -14,6 +14,7 @@ from semco.errors import UserError
 from semco.files import (
     cannot_write,
     exists,
+    flush_to_disk,
     is_leftover,
     lock,
     open_in_place,
@@ -131,6 +132,11 @@ class RunFolder:
                 stream.write(json.dumps(line) + "\n")
         except OSError as error:
             raise cannot_write(self.metrics_file, error) from error
+
+    def flush_metrics(self) -> None:
+        """Wait until the metrics are on the disk: those before a checkpoint must not be lost after it is saved."""
+        if self.metrics_file.is_file():
+            flush_to_disk(self.metrics_file)
 
     def metrics(self) -> Iterator[dict[str, Any]]:
         """Yield every line of the metrics; one that a kill cut short or that is not ours is left out."""

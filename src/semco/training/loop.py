@@ -246,6 +246,8 @@ class Trainer:
         if not self.state.is_finite():
             raise self._diverged(f"weights became non-finite at step {self.state.step}")
         self.state.seconds = time.perf_counter() - self._started
+        if self._processes.is_main:
+            self.run_folder.flush_metrics()
         self.state.save(self.run_folder.checkpoints, self.config.model_dump(mode="json"), self._seal)
 
     def _load(self) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from semco.errors import UserError, unknown
-from semco.files import cannot_write, open_in_place
+from semco.files import cannot_write, flush_to_disk, open_in_place
 from semco.labels.build.checksum import sha256
 from semco.labels.build.progress import Report, no_report
 
@@ -103,7 +103,9 @@ def download(source: Source, folder: Path, report: Report = no_report, pause: fl
             time.sleep(pause * 2**tries if tries else 0)
     with _writing(target):
         _check(source, part, total, report)
+        flush_to_disk(part)
         part.replace(target)
+        flush_to_disk(folder)
     return target
 
 
