@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import stat
 import struct
 import tempfile
@@ -76,6 +77,14 @@ def remove_leftovers(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
+def remove_leftover_folders(target: Path) -> None:
+    """Remove the temporary folders ``.NAME.xxxxxxxx.part`` that killed processes left beside a folder of this name."""
+    for path in target.parent.iterdir():
+        is_leftover = re.fullmatch(rf"\.{re.escape(target.name)}\.[a-z0-9_]{{8}}\.part", path.name, re.DOTALL)
+        if is_leftover and path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+
+
 def lock(stream: IO[str]) -> bool:
     """Lock an open file until it is closed; return False if another process has locked it.
 
@@ -101,6 +110,12 @@ def flush_to_disk(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def flush_folder(folder: Path) -> None:
+    """Wait until the files in a folder, and the folder, are on the disk."""
+    for path in (*folder.iterdir(), folder):
+        flush_to_disk(path)
 
 
 def readable_name(name: str) -> str:

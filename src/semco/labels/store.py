@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import heapq
 import json
-import re
 import shutil
 import tempfile
 from bisect import bisect_left
@@ -26,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from semco.errors import UserError
-from semco.files import cannot_write, flush_to_disk
+from semco.files import cannot_write, flush_folder, flush_to_disk, remove_leftover_folders
 from semco.labels import store_files
 from semco.labels.store_files import CheckedVectors, damaged, open_array
 
@@ -78,12 +77,11 @@ class VectorStore:
         place: dict[str, Any] = {"prefix": f".{folder.name}.", "suffix": ".part", "dir": folder.parent}
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
-            _remove_leftovers(folder)
+            remove_leftover_folders(folder)
             with tempfile.TemporaryDirectory(**place, ignore_cleanup_errors=True) as temporary:
                 _write_files(Path(temporary), terms, matrix, np.asarray(ranks), header, compact)
                 Path(temporary).chmod(0o755)  # temporary folders are private
-                for path in (*Path(temporary).iterdir(), Path(temporary)):
-                    flush_to_disk(path)
+                flush_folder(Path(temporary))
                 _replace_folder(Path(temporary), folder)
                 flush_to_disk(folder.parent)
         except OSError as error:
@@ -204,13 +202,6 @@ def _scale_to_int8(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     largest = np.abs(rows).max(axis=1, keepdims=True)
     whole: NDArray[np.float32] = np.rint(np.divide(127 * rows, largest, out=np.zeros_like(rows), where=largest > 0))
     return whole
-
-
-def _remove_leftovers(folder: Path) -> None:
-    """Remove the temporary folders that killed processes left beside a store; a store that was moved away stays."""
-    for path in folder.parent.iterdir():
-        if re.fullmatch(rf"\.{re.escape(folder.name)}\.[a-z0-9_]{{8}}\.part", path.name) and path.is_dir():
-            shutil.rmtree(path)
 
 
 def _replace_folder(new: Path, folder: Path) -> None:
