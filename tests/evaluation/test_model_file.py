@@ -90,10 +90,12 @@ def _edit(folder: Path, **changes: object) -> None:
 def test_an_edited_description_is_refused(folder: Path) -> None:
     file = folder / "model.json"
     values = json.loads(file.read_text())
-    for edited in (values | {"eps": 0.9}, {k: v for k, v in values.items() if k != "digest"} | {"eps": 0.9}):
-        file.write_text(json.dumps(edited))
-        with pytest.raises(UserError, match=r"model\.json was edited or damaged"):
-            load_model(folder)
+    file.write_text(json.dumps(values | {"eps": 0.9}))
+    with pytest.raises(UserError, match=r"model\.json was edited or damaged"):
+        load_model(folder)
+    del values["digest"]  # as in a model of an earlier version
+    file.write_text(json.dumps(values))
+    assert load_model(folder).description.eps == values["eps"]
 
 
 def test_another_version_is_refused(folder: Path) -> None:

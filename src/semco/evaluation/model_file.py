@@ -126,7 +126,7 @@ def _read_description(file: Path) -> ModelDescription:
     values = read_json_object(file)
     if values.get("format") != FORMAT:
         raise UserError(f"{file} has format {values.get('format')}; this version of semco reads format {FORMAT}.")
-    if DIGEST in values or values.get("checksums"):  # models of version 0.1 have neither
+    if DIGEST in values:  # earlier models have none
         values = read_with_digest(file)
     try:
         return ModelDescription.model_validate(values)

@@ -117,7 +117,7 @@ class RunFolder:
         return read_with_digest(file) if self.is_sealed() else read_json_object(file)
 
     def is_sealed(self) -> bool:
-        """Return whether the JSON files of this run have checksums; version 0.1 wrote none."""
+        """Return whether the JSON files of this run have checksums; earlier runs have none, or only some."""
         return any(map(has_digest, (self.split_file, self.labels_file, self.result_file, self.evaluation_file)))
 
     def remove_leftovers(self) -> None:
