@@ -123,7 +123,7 @@ def test_an_existing_run_is_not_overwritten(tiny_values: dict[str, Any], tmp_pat
 
 def test_a_folder_with_nothing_but_a_cut_off_file_is_new(tiny_values: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
-    (tmp_path / "run" / ".config.yaml.abc.tmp").write_text("half a fi")
+    (tmp_path / "run" / ".config.yaml.abc_1234.tmp").write_text("half a fi")
     config = config_of(tiny_values, method={"name": "supervised"}, training={"steps": 1})
     assert train(config, tmp_path / "run").steps == 1
 
