@@ -15,6 +15,7 @@ from semco.evaluation.model_file import ModelDescription, SavedModel, empty_netw
 from semco.evaluation.probabilities import HEADS, predict_probabilities
 from semco.models import build_network
 from semco.models.pretrained import is_installed
+from semco.run.seal import read_with_digest, write_with_digest
 
 
 @pytest.fixture
@@ -84,8 +85,20 @@ def test_missing_and_truncated_tensors_are_named(folder: Path, name: str) -> Non
 
 
 def _edit(folder: Path, **changes: object) -> None:
+    """Write another description, with its checksum."""
     file = folder / "model.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+    write_with_digest(file, read_with_digest(file) | changes)
+
+
+def test_an_edited_description_is_refused(folder: Path) -> None:
+    file = folder / "model.json"
+    values = json.loads(file.read_text())
+    file.write_text(json.dumps(values | {"eps": 0.9}))
+    with pytest.raises(UserError, match=r"model\.json was edited or damaged"):
+        load_model(folder)
+    del values["digest"]  # as in a model of an earlier version
+    file.write_text(json.dumps(values))
+    assert load_model(folder).description.eps == values["eps"]
 
 
 def test_another_version_is_refused(folder: Path) -> None:

@@ -44,12 +44,6 @@ def test_long_runs_compile_and_short_ones_do_not(network: nn.Module, monkeypatch
     assert choose_compilation(TrainingConfig(steps=back + 1), network, (3, 8, 8), 200, CPU).is_wanted
 
 
-def test_heads_alone_are_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compilation.shutil, "which", lambda _: "/usr/bin/c++")
-    chosen = choose_compilation(TrainingConfig(steps=10**6), nn.Linear(8, 3), (8,), 100, CPU)
-    assert (chosen.is_wanted, chosen.reason) == (False, "the trained layers have no convolutions")
-
-
 def test_what_is_asked_for_is_done(network: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose_compilation(TrainingConfig(steps=1, compile="on"), network, (3, 8, 8), 1, CPU).is_wanted
     assert not choose_compilation(TrainingConfig(compile="off"), network, (3, 8, 8), 10**6, CPU).is_wanted

@@ -31,10 +31,12 @@ def compare(
 ) -> None:
     """Compare methods on the same splits, initial weights and views; ends in a table, a CSV and a page of curves."""
     from semco.experiment.comparison import check_data, make_cells, names_recipe, parse_seeds
+    from semco.files import remove_leftovers
 
     variants = methods.split(",")
     options.require_data(any(names_recipe(variant) for variant in variants))
     cells = make_cells(variants, parse_seeds(seeds), out, options.values(), options.settings)
+    remove_leftovers(out)
     with Console(stderr=True).status("reading the data"):
         check_data(cells)
     outcomes = run_all(cells, jobs)

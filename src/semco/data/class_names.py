@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from semco.errors import UserError, nearest
-from semco.files import read_text
+from semco.files import exists, read_text
 
 # fmt: off
 FASHION = (
@@ -44,11 +44,11 @@ def class_names(source: str) -> tuple[str, ...]:
     if source in CLASS_NAMES:
         return CLASS_NAMES[source]
     path = Path(source)
-    if path.is_dir():
+    if exists(path) and path.is_dir():
         from semco.data.folder import class_folders
 
         return tuple(class_folders(path))
-    if path.exists():
+    if exists(path):
         return _read_names(path)
     hint = nearest(source, CLASS_NAMES) or "."
     known = ", ".join(CLASS_NAMES)

@@ -13,6 +13,7 @@ from semco.data.datasets import Dataset, ProgressCallback
 from semco.data.folder import read_folder
 from semco.data.npz import read_npz
 from semco.errors import UserError, nearest
+from semco.files import exists, expand_home
 
 Reader = Callable[[DataConfig, ProgressCallback | None], Dataset]
 
@@ -36,18 +37,18 @@ def load(config: DataConfig, on_progress: ProgressCallback | None = None) -> Dat
 
 def source_exists(source: str) -> bool:
     """Return whether a source is a registered name, or a file or folder that exists."""
-    return source in REGISTERED or Path(source).expanduser().exists()
+    return source in REGISTERED or exists(expand_home(Path(source)))
 
 
 def _choose_reader(source: str) -> Reader:
     if source in REGISTERED:
         return REGISTERED[source]
-    path = Path(source).expanduser()
+    path = expand_home(Path(source))
     if path.suffix.lower() == ".npz":
         return lambda _config, _on_progress: read_npz(path)
-    if path.is_dir():
+    if exists(path) and path.is_dir():
         return lambda config, on_progress: read_folder(path, config, on_progress)
-    if path.exists():
+    if exists(path):
         raise UserError(f"{source!r} is neither a folder of class folders nor an .npz file.")
     raise UserError(
         f"there is no data set, file or folder {source!r}{nearest(source, REGISTERED) or '.'} "

@@ -23,6 +23,7 @@ from semco.config import Config, configure, merge
 from semco.config.recipes import find_recipe, recipes
 from semco.data.sources import load
 from semco.data.split import make_split
+from semco.distributed.parent import parent_environment
 from semco.errors import UserError
 from semco.experiment.problem import with_image_size
 from semco.experiment.runs import check_same_configuration
@@ -169,7 +170,8 @@ def _run_cell(cell: Cell, jobs: int, stop: StopRequest, on_begin: Callable[[], N
             return Outcome(cell, None, "not started")
         on_begin()
         threads = max(1, (os.cpu_count() or 1) // jobs)
-        code, errors = _run_command(_command(cell), {"OMP_NUM_THREADS": str(threads), **os.environ}, stop)
+        environment = {"OMP_NUM_THREADS": str(threads), **os.environ, **parent_environment()}
+        code, errors = _run_command(_command(cell), environment, stop)
         if code != 0:
             lines = [line for line in errors.splitlines() if line.strip()]
             return Outcome(cell, None, lines[-1] if lines else f"exit code {code}")
