@@ -90,6 +90,14 @@ def _edit(folder: Path, **changes: object) -> None:
     write_with_digest(file, read_with_digest(file) | changes)
 
 
+def test_a_folder_in_the_place_of_the_description_is_one_sentence(folder: Path) -> None:
+    model = load_model(folder)
+    (folder / "model.json").unlink()
+    (folder / "model.json").mkdir()
+    with pytest.raises(UserError, match=r"cannot write .*model\.json: Is a directory"):
+        save_model(folder, model)
+
+
 def test_an_edited_description_is_refused(folder: Path) -> None:
     file = folder / "model.json"
     values = json.loads(file.read_text())

@@ -691,6 +691,23 @@ def test_foreign_lines_among_the_metrics_are_left_out(tiny_values: dict[str, Any
     assert_same_run(tmp_path / "whole", run)
 
 
+def test_a_checkpoint_that_a_kill_left_is_removed_by_resume(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    """The process was killed after the last save, before it removed the oldest checkpoint."""
+    run = tmp_path / "run"
+    train(config_of(tiny_values), run)
+    newest = max((run / "checkpoints").iterdir())
+    old = newest.with_name("step-000000004.safetensors")
+    shutil.copy(newest, old)
+    (run / "result.json").unlink()
+    content = newest.read_bytes()
+    newest.write_bytes(content[:-1])  # while the newest is damaged, the older ones are kept
+    resume(run)
+    shutil.copy(newest, old)
+    (run / "result.json").unlink()
+    resume(run)
+    assert sorted(path.name[-14:-12] for path in (run / "checkpoints").iterdir()) == ["08", "12"]
+
+
 def test_metrics_are_on_the_disk_before_the_checkpoint_after_them(
     tiny_values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,7 +21,7 @@ from torch import Tensor
 from semco.config import ModelConfig, Section
 from semco.errors import UserError
 from semco.evaluation.probabilities import Head, Scorer
-from semco.files import atomic_path, read_json_object
+from semco.files import atomic_path, cannot_write, read_json_object
 from semco.models import Network, build_network
 from semco.models.pretrained import PROVENANCE
 from semco.run.checkpoint import digest
@@ -73,7 +73,10 @@ class SavedModel:
 
 def save_model(folder: Path, model: SavedModel) -> None:
     """Write the folder; if the process is killed meanwhile, the folder holds no model rather than a damaged one."""
-    (folder / DESCRIPTION).unlink(missing_ok=True)
+    try:
+        (folder / DESCRIPTION).unlink(missing_ok=True)
+    except OSError as error:  # a folder of this name, for example
+        raise cannot_write(folder / DESCRIPTION, error) from None
     backbone = model.network.backbone
     checksums = {
         WEIGHTS: _save_tensors(folder / WEIGHTS, model.network.state_dict(), {PROVENANCE: backbone.provenance}),

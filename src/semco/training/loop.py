@@ -27,7 +27,7 @@ from semco.errors import UserError
 from semco.methods.base import Forward, Method, Pool
 from semco.models import Network, has_weights
 from semco.models.averaging import ema_copy, ema_decay_at, update_ema
-from semco.run.checkpoint import Checkpoint, checkpoints, load_checkpoint
+from semco.run.checkpoint import Checkpoint, checkpoints, load_checkpoint, remove_old_checkpoints
 from semco.run.folder import RunFolder
 from semco.run.identity import check_same_run
 from semco.run.seal import broken_seals
@@ -263,7 +263,9 @@ class Trainer:
         with same_error_everywhere(self._processes):
             if self._processes.is_main:
                 checkpoint = load_checkpoint(self.run_folder.checkpoints)
-                self.run_folder.drop_metrics_after(0 if checkpoint is None else int(checkpoint[1]["step"]))
+                step = 0 if checkpoint is None else int(checkpoint[1]["step"])
+                self.run_folder.drop_metrics_after(step)
+                remove_old_checkpoints(self.run_folder.checkpoints, step)
         checkpoint = broadcast_from_main(checkpoint, self._processes)
         if checkpoint is not None:
             check_same_run(checkpoint[1]["config"], self.config, self.run_folder.config_file)
