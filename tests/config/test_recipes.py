@@ -37,6 +37,7 @@ PAPER: dict[str, Any] = {
     "labels.encoder": None,
     "labels.prompts": ["a photo of a {}."],  # not used
     "labels.aliases": {},
+    "labels.strict_names": False,
     "labels.eps": 0.2,  # supp., table of hyper-parameters
     "labels.min_groups": 1,
     "labels.dim": 128,  # supp., emb_dim
@@ -49,7 +50,7 @@ PAPER: dict[str, Any] = {
     "model.norm_warmup": False,
     "model.semantic_head": "linear",  # text: "a fully connected layer"
     "model.mlp_hidden": 2048,  # not used
-    "model.tune": "all",
+    "model.tune": "auto",  # no weights are loaded: all
     "model.freeze_norm": "auto",  # no weights are loaded: not frozen
     "model.heads_init": "auto",  # no weights are loaded: random
     "model.cached_views": 6,  # not used

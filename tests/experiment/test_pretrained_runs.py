@@ -20,27 +20,30 @@ from semco.evaluation.model_file import load_model
 from semco.evaluation.probe import STRENGTHS, fit_embedding
 from semco.evaluation.results import image_batches
 from semco.experiment import resume, train
+from semco.experiment.cross_validation import Comparison
 from semco.models import build_backbone
 from semco.run.folder import RunFolder
-from semco.run.result import RunResult
+from semco.run.result import ProbeResult, RunResult
 from semco.training.features import DATA
 from semco.training.loop import Trainer
 from semco.training.observer import NullObserver
 
 MODES = ["all", "top", "heads"]
-# So that the probe, which may be better, is not kept in place of what a test looks at.
 NO_VALIDATION = {"validation": "none"}
 # The tensors of wrn-10-1 below its last stage.
 BELOW_TOP = ("stem.", "stages.0.", "stages.1.")
 
 
 class Recorder(NullObserver):
-    """Records messages, and raises after ``last_step`` steps or ``last_chunk`` chunks of cached images."""
+    """Records messages, and raises after ``last_step`` steps or ``last_chunk`` chunks of cached images.
+
+    Steps of the cross-validation count as well.
+    """
 
     def __init__(self, last_step: int | None = None, last_chunk: int | None = None) -> None:
         self.last_step, self.last_chunk = last_step, last_chunk
         self.messages: list[str] = []
-        self.chunks = 0
+        self.chunks = self.steps = 0
 
     def on_message(self, text: str) -> None:
         self.messages.append(text)
@@ -51,8 +54,9 @@ class Recorder(NullObserver):
             if self.chunks == self.last_chunk:
                 raise RuntimeError("crash")
 
-    def on_step(self, step: int) -> None:
-        if step == self.last_step:
+    def on_step(self, step: int) -> None:  # noqa: ARG002
+        self.steps += 1
+        if self.steps == self.last_step:
             raise RuntimeError("crash")
 
     @property
@@ -67,6 +71,12 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     monkeypatch.setattr("semco.experiment.model.cache_folder", lambda _: folder)
     return folder
+
+
+@pytest.fixture
+def probe_never_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The trained network is the model of every run, also where the probe is better."""
+    monkeypatch.setattr(Comparison, "is_probe_better", lambda _: False)
 
 
 def write_weights(path: Path, seed: int) -> Path:
@@ -210,13 +220,14 @@ def test_changed_weights_are_noticed(make_config: Make, tmp_path: Path, weights:
     assert resume(tmp_path / "run").steps == 6
 
 
+@pytest.mark.usefixtures("probe_never_kept")
 @pytest.mark.parametrize("method", ["semco_plus", "mixmatch"])
 @pytest.mark.parametrize("tune", MODES)
 def test_frozen_layers_are_those_of_the_file(
     make_config: Make, tmp_path: Path, weights: Path, tune: str, method: str
 ) -> None:
     """Also where the whole network runs, because the method changes the images. Statistics are frozen everywhere."""
-    train(make_config(tune, method, data=NO_VALIDATION), tmp_path / "run")
+    train(make_config(tune, method), tmp_path / "run")
     trained, loaded = weights_of(tmp_path / "run"), load_file(weights)
     frozen = {"all": (), "top": BELOW_TOP, "heads": ("",)}[tune]
     for name, tensor in loaded.items():
@@ -225,8 +236,9 @@ def test_frozen_layers_are_those_of_the_file(
         assert torch.equal(trained[f"backbone.{name}"], tensor) == stays, name
 
 
+@pytest.mark.usefixtures("probe_never_kept")
 def test_statistics_of_trained_layers_follow_if_asked(make_config: Make, tmp_path: Path, weights: Path) -> None:
-    train(make_config("top", data=NO_VALIDATION, model={"freeze_norm": "off"}), tmp_path / "run")
+    train(make_config("top", model={"freeze_norm": "off"}), tmp_path / "run")
     trained, loaded = weights_of(tmp_path / "run"), load_file(weights)
     for name in (name for name in loaded if name.endswith("running_mean")):
         assert torch.equal(trained[f"backbone.{name}"], loaded[name]) == name.startswith(BELOW_TOP), name
@@ -288,7 +300,9 @@ def test_the_result_holds_the_probe(make_config: Make, tmp_path: Path) -> None:
         assert result.probe.test_accuracy == pytest.approx(alone.test_accuracy, abs=0.03)
         saved = json.loads((Path(result.run) / "result.json").read_text())["probe"]
         assert saved == result.probe.model_dump(mode="json")
-        assert set(saved) == {"strength", "cross_validation", "validation_accuracy", "test_accuracy", "is_kept"}
+        assert set(saved) == {*ProbeResult.model_fields}
+        assert result.probe.held_out_images == 16  # a tenth of the training images is held out
+        assert result.probe.held_out_accuracy == result.probe.validation_accuracy
 
 
 def test_runs_from_scratch_have_no_probe(tiny_values: dict[str, Any], tmp_path: Path) -> None:
@@ -334,22 +348,53 @@ def test_the_trained_network_is_kept_if_it_is_as_good(
     assert not result.probe.is_kept
 
 
-def test_without_validation_images_the_trained_network_is_kept(
+@pytest.mark.parametrize(("tune", "folds"), [("heads", 3), ("top", 2)])
+def test_without_validation_images_cross_validation_decides(
+    make_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tune: str, folds: int
+) -> None:
+    monkeypatch.setattr(Trainer, "run", forget)
+    observer = Recorder()
+    result = train(make_config(tune, data=NO_VALIDATION), tmp_path / "run", observer)
+    assert result.probe is not None
+    assert (result.probe.is_kept, result.probe.validation_accuracy) == (True, None)
+    assert result.probe.held_out_images == 16  # each labelled image once
+    assert result.probe.trained_accuracy is not None
+    assert result.probe.held_out_accuracy is not None
+    assert result.probe.trained_accuracy < result.probe.held_out_accuracy
+    assert sum("held-out labels, part" in message for message in observer.messages) == folds
+    assert not (tmp_path / "run" / "folds").exists()
+
+
+def test_a_run_of_all_layers_is_not_repeated_for_the_probe(
     make_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Trainer, "run", forget)
-    result = train(make_config(data=NO_VALIDATION), tmp_path / "run")
+    observer = Recorder()
+    result = train(make_config("all", data=NO_VALIDATION), tmp_path / "run", observer)
     assert result.probe is not None
-    assert (result.probe.is_kept, result.probe.validation_accuracy) == (False, None)
+    assert (result.probe.is_kept, result.probe.held_out_images) == (False, None)
+    assert any("not compared with the linear probe" in message for message in observer.messages)
 
 
+@pytest.mark.parametrize("crash", [8, 17])
+def test_a_run_stopped_in_its_cross_validation_is_resumed(make_config: Make, tmp_path: Path, crash: int) -> None:
+    """After the six steps of the run and two of its first fold, or five of its second."""
+    config = make_config("heads", data=NO_VALIDATION)
+    train(config, tmp_path / "whole")
+    with pytest.raises(RuntimeError, match="crash"):
+        train(config, tmp_path / "broken", Recorder(last_step=crash))
+    resume(tmp_path / "broken")
+    assert_same_run(tmp_path / "whole", tmp_path / "broken")
+
+
+@pytest.mark.usefixtures("probe_never_kept")
 @pytest.mark.parametrize("tune", MODES)
 def test_heads_start_from_the_probe_or_from_the_seed(
     make_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_vectors: Path, tune: str
 ) -> None:
     monkeypatch.setattr(Trainer, "run", stay)
     for init in ("auto", "probe", "random"):
-        train(make_config(tune, "semco", data=NO_VALIDATION, model={"heads_init": init}), tmp_path / init)
+        train(make_config(tune, "semco", model={"heads_init": init}), tmp_path / init)
     auto, probe, drawn = (weights_of(tmp_path / init) for init in ("auto", "probe", "random"))
     assert all(torch.equal(auto[name], probe[name]) for name in auto)
     x, y = features_of(tmp_path / "auto", make_config(tune), "labelled")
@@ -363,13 +408,13 @@ def test_heads_start_from_the_probe_or_from_the_seed(
         assert torch.equal(drawn[f"heads.{head}.bias"], torch.zeros_like(drawn[f"heads.{head}.bias"]))
 
 
+@pytest.mark.usefixtures("probe_never_kept")
 def test_a_head_of_two_layers_starts_from_the_seed(
     make_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Trainer, "run", stay)
     for init in ("auto", "random"):
-        model = {"heads_init": init, "semantic_head": "mlp", "mlp_hidden": 8}
-        train(make_config(data=NO_VALIDATION, model=model), tmp_path / init)
+        train(make_config(model={"heads_init": init, "semantic_head": "mlp", "mlp_hidden": 8}), tmp_path / init)
     auto, drawn = weights_of(tmp_path / "auto"), weights_of(tmp_path / "random")
     assert torch.equal(auto["heads.semantic.0.weight"], drawn["heads.semantic.0.weight"])
     assert not torch.equal(auto["heads.one_hot.weight"], drawn["heads.one_hot.weight"])
