@@ -194,10 +194,10 @@ def test_a_transformers_model_loads_without_its_folder(model: SavedModel, tmp_pa
 
 
 def test_a_damaged_architecture_is_refused(folder: Path) -> None:
-    values = json.loads((folder / "model.json").read_text(encoding="utf-8"))
+    values = read_with_digest(folder / "model.json")
     values["model"]["backbone"] = "hf:gone"
     values["architecture"] = {"config": {"model_type": "convnext", "depths": "?"}, "processor": {}}
-    (folder / "model.json").write_text(json.dumps(values), encoding="utf-8")
+    write_with_digest(folder / "model.json", values)
     pytest.importorskip("transformers")
     with pytest.raises(UserError, match="the backbone hf:gone cannot be loaded"):
         load_model(folder)
