@@ -39,11 +39,13 @@ FEWEST_STEPS = 20
 TIMED_LABELLED, TIMED_IMAGES = 2, 8
 TIMED_REPEATS = 3
 HOUR = 3600.0
+# Registered data sets that consist of photos.
+PHOTOS = ("fruit-mini",)
 
 
 def starts_from_weights(source: str) -> bool:
-    """Return whether a run on this data starts from pretrained weights by default: folders of photos do."""
-    return Path(source).is_dir()
+    """Return whether a run on this data starts from pretrained weights by default: photos do."""
+    return source in PHOTOS or Path(source).is_dir()
 
 
 @dataclass(frozen=True)
