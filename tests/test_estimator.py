@@ -146,3 +146,10 @@ def test_other_images_than_trained_on(partly_labelled: tuple[np.ndarray, np.ndar
     model = small(class_names=CLASSES, method="supervised").set_params(steps=1).fit(*partly_labelled)
     with pytest.raises(UserError, match=r"\(9, 8, 1\).*\(8, 8, 1\)"):
         model.predict(np.zeros((1, 9, 8), np.uint8))
+
+
+def test_images_are_resized_to_the_size_of_the_backbone(partly_labelled: tuple[np.ndarray, np.ndarray]) -> None:
+    images, labels = partly_labelled
+    fitted = small().set_params(steps=1, settings={"data": {"image_size": 24}}).fit(images, labels)
+    assert fitted.model_.description.image_size == (24, 24)
+    assert fitted.predict_proba(images[:2]).shape == (2, len(np.unique(labels[labels >= 0])))

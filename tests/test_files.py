@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from semco.errors import UserError
-from semco.files import open_regular, read_json, read_json_object, read_text
+from semco.files import exists, expand_home, open_in_place, open_regular, read_json, read_json_object, read_text
 
 
 def test_regular_files_are_opened(tmp_path: Path) -> None:
@@ -87,3 +87,36 @@ def test_json_that_is_no_object(tmp_path: Path, content: str, kind: str) -> None
 def test_a_json_object_is_returned(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"a": [1]}')
     assert read_json_object(tmp_path / "a.json") == {"a": [1]}
+
+
+def test_paths_that_cannot_exist_do_not_exist(tmp_path: Path) -> None:
+    assert exists(tmp_path)
+    for name in ("nothing", "x" * 300, "a\0b"):
+        assert not exists(tmp_path / name)
+    assert expand_home(Path("~nobody-of-this-name/a")) == Path("~nobody-of-this-name/a")
+    assert expand_home(Path("~/a")) == Path.home() / "a"
+
+
+def test_files_are_written_in_place(tmp_path: Path) -> None:
+    for text in ("a", "b"):
+        with open_in_place(tmp_path / "file", "a") as stream:
+            stream.write(text)
+    assert (tmp_path / "file").read_text() == "ab"
+    with open_in_place(tmp_path / "file", "wb") as stream:
+        stream.write(b"c")
+    assert (tmp_path / "file").read_text() == "c"
+    (tmp_path / "link").symlink_to("file")
+    for name, message in {
+        "link": "it is a link",
+        "/dev/null": "it is a device",
+        "x" * 300: "File name too long",
+    }.items():
+        with pytest.raises(UserError, match=f"cannot write .*: {message}"):
+            open_in_place(tmp_path / name, "a")
+
+
+def test_the_middle_of_a_long_message_is_left_out() -> None:
+    message = str(UserError("the file " + 10_000 * "x" + " is damaged; restore it."))
+    assert len(message) < 1600
+    assert message.startswith("the file x")
+    assert message.endswith("x is damaged; restore it.")

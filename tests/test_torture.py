@@ -10,10 +10,14 @@ from pathlib import Path
 
 import pytest
 from torture.attack import Attack, Case, Failure, Outcome
+from torture.kills import compare
+from torture.originals import small_values, write_data
 from torture.summary import Tally
 from torture.workers import attempt
 
+from semco.config import configure
 from semco.errors import UserError
+from semco.experiment import train
 
 TESTS = Path(__file__).parent
 
@@ -104,3 +108,16 @@ def test_hangs_crashes_and_much_memory_are_failures(tmp_path: Path) -> None:
     }
     assert all(failure["repeated"] for failure in kinds.values())
     assert found["survived"] == found["endings"]["right"] == 12 - found["failed"]
+
+
+def test_two_runs_are_equal_unless_a_file_differs(tmp_path: Path) -> None:
+    write_data(tmp_path)
+    for name in ("one", "other"):
+        train(configure(options=small_values(tmp_path, 4)), tmp_path / name)
+    compare(tmp_path / "one", tmp_path / "other")
+    (tmp_path / "other" / ".result.json.abcdefgh.tmp").touch()
+    with pytest.raises(Failure, match="temporary files are left"):
+        compare(tmp_path / "one", tmp_path / "other")
+    (tmp_path / "other" / "labels.json").write_text("{}")
+    with pytest.raises(Failure, match=r"another labels\.json"):
+        compare(tmp_path / "one", tmp_path / "other")

@@ -5,12 +5,19 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+LONGEST = 1500  # characters of a message
+
 
 class UserError(ValueError):
     """An error that the user can correct; its message names the thing, the value and the way out in one sentence.
 
-    The command line prints the message without a traceback and exits with code 2.
+    The command line prints the message without a traceback and exits with code 2. The middle of a long message is left
+    out, because values and reasons of libraries may be quoted from a damaged file and be of any length.
     """
+
+    def __init__(self, message: str) -> None:
+        most = LONGEST // 2
+        super().__init__(message if len(message) <= LONGEST else f"{message[:most]} ... {message[-most:]}")
 
 
 class SemcoWarning(UserWarning):

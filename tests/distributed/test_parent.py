@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -15,8 +16,9 @@ from typing import Any
 
 import pytest
 
-from semco.config import configure, merge
+from semco.config import configure, flat_fields, merge
 from semco.distributed import parent
+from semco.distributed.processes import Processes, process_group
 from semco.run.folder import RunFolder
 from semco.training.compiler_processes import list_processes
 from semco.training.signals import catch_signals
@@ -70,6 +72,41 @@ def test_the_shell_of_a_background_process_may_end(monkeypatch: pytest.MonkeyPat
     assert watchers() == []
 
 
+def test_a_command_ends_with_the_process_that_its_environment_names(
+    exits: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(parent.PARENT, "7")
+    monkeypatch.setattr(parent.os, "getppid", lambda: 1)  # it had died before
+    with catch_signals() as stop, process_group(Processes()):
+        for thread in watchers():
+            thread.join(10)
+        assert stop.number == signal.SIGTERM
+    assert exits == [143]
+
+
+def test_the_runs_of_a_killed_comparison_save_and_end(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    run = tmp_path / "out" / "supervised-seed0"
+    training = {"steps": 100_000, "log_every": 1, "compile": "off"}
+    fields = flat_fields(merge(tiny_values, {"training": training}))
+    command = [
+        "compare",
+        fields.pop("data.source"),
+        "--methods",
+        "supervised",
+        "--seeds",
+        "0",
+        "--out",
+        str(run.parent),
+    ]
+    for name, value in fields.items():
+        command += ["--set", f"{name}={json.dumps(value)}"]
+    workers, _ = kill_command(command, run)
+    assert workers
+    assert list((run / "checkpoints").glob("step-*.safetensors"))
+    with RunFolder(run).lock():
+        pass
+
+
 def descendants(pid: int) -> set[int]:
     processes, found = list(list_processes()), [pid]
     for each in found:  # grows
@@ -82,17 +119,13 @@ def alive(pids: set[int]) -> set[int]:
     return {process.pid for process in list_processes() if process.pid in pids and process.command}
 
 
-def test_workers_of_a_killed_command_save_and_end(tiny_values: dict[str, Any], tmp_path: Path) -> None:
-    file, run = tmp_path / "config.yaml", tmp_path / "run"
-    training = {"steps": 100_000, "log_every": 1, "compile": "off"}
-    file.write_text(configure(options=merge(tiny_values, {"training": training})).to_yaml())
-    command = ["-m", "semco", "train", "--config", str(file), "--out", str(run), "--processes", "2"]
-    started = subprocess.Popen([sys.executable, *command], stderr=subprocess.PIPE, text=True)
+def kill_command(command: list[str], run: Path) -> tuple[set[int], str]:
+    """Start a command, kill it when it trains, and return its descendants, which have ended, and its errors."""
+    started = subprocess.Popen([sys.executable, "-m", "semco", *command], stderr=subprocess.PIPE, text=True)
     while not (run / "metrics.jsonl").exists():
         assert started.poll() is None, started.communicate()
         time.sleep(0.05)
     workers = descendants(started.pid)
-    assert len(workers) >= 2
     started.kill()
     deadline = time.monotonic() + 60
     while alive(workers) and time.monotonic() < deadline:
@@ -101,7 +134,16 @@ def test_workers_of_a_killed_command_save_and_end(tiny_values: dict[str, Any], t
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     assert not left
-    _, errors = started.communicate()
+    return workers, started.communicate()[1]
+
+
+def test_workers_of_a_killed_command_save_and_end(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    file, run = tmp_path / "config.yaml", tmp_path / "run"
+    training = {"steps": 100_000, "log_every": 1, "compile": "off"}
+    file.write_text(configure(options=merge(tiny_values, {"training": training})).to_yaml())
+    command = ["train", "--config", str(file), "--out", str(run), "--processes", "2"]
+    workers, errors = kill_command(command, run)
+    assert len(workers) >= 2
     assert "Traceback" not in errors
     assert "Warning" not in errors
     assert list((run / "checkpoints").glob("step-*.safetensors"))

@@ -15,6 +15,7 @@ from semco.evaluation.model_file import ModelDescription, SavedModel, empty_netw
 from semco.evaluation.probabilities import HEADS, predict_probabilities
 from semco.models import build_network
 from semco.models.pretrained import is_installed
+from semco.run.seal import read_with_digest, write_with_digest
 
 
 @pytest.fixture
@@ -84,8 +85,28 @@ def test_missing_and_truncated_tensors_are_named(folder: Path, name: str) -> Non
 
 
 def _edit(folder: Path, **changes: object) -> None:
+    """Write another description, with its checksum."""
     file = folder / "model.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+    write_with_digest(file, read_with_digest(file) | changes)
+
+
+def test_a_folder_in_the_place_of_the_description_is_one_sentence(folder: Path) -> None:
+    model = load_model(folder)
+    (folder / "model.json").unlink()
+    (folder / "model.json").mkdir()
+    with pytest.raises(UserError, match=r"cannot write .*model\.json: Is a directory"):
+        save_model(folder, model)
+
+
+def test_an_edited_description_is_refused(folder: Path) -> None:
+    file = folder / "model.json"
+    values = json.loads(file.read_text())
+    file.write_text(json.dumps(values | {"eps": 0.9}))
+    with pytest.raises(UserError, match=r"model\.json was edited or damaged"):
+        load_model(folder)
+    del values["digest"]  # as in a model of an earlier version
+    file.write_text(json.dumps(values))
+    assert load_model(folder).description.eps == values["eps"]
 
 
 def test_another_version_is_refused(folder: Path) -> None:
@@ -173,10 +194,10 @@ def test_a_transformers_model_loads_without_its_folder(model: SavedModel, tmp_pa
 
 
 def test_a_damaged_architecture_is_refused(folder: Path) -> None:
-    values = json.loads((folder / "model.json").read_text(encoding="utf-8"))
+    values = read_with_digest(folder / "model.json")
     values["model"]["backbone"] = "hf:gone"
     values["architecture"] = {"config": {"model_type": "convnext", "depths": "?"}, "processor": {}}
-    (folder / "model.json").write_text(json.dumps(values), encoding="utf-8")
+    write_with_digest(folder / "model.json", values)
     pytest.importorskip("transformers")
     with pytest.raises(UserError, match="the backbone hf:gone cannot be loaded"):
         load_model(folder)

@@ -102,6 +102,14 @@ def test_unreadable_images_are_skipped_and_named(photos: Path, tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("_brightness")
+def test_the_reason_for_skipping_an_image_does_not_repeat_its_path(photos: Path, tmp_path: Path) -> None:
+    os.mkfifo(photos / "pipe.png")
+    (skipped,) = predict_images(tmp_path, [photos]).skipped
+    assert skipped.startswith(f"{photos / 'pipe.png'} (is a named pipe")
+    assert skipped.count("pipe.png") == 1
+
+
+@pytest.mark.usefixtures("_brightness")
 def test_an_error_if_no_image_can_be_read(photos: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"none of the 1 images can be read.*notes\.txt"):
         predict_images(tmp_path, [photos / "more" / "notes.txt"])

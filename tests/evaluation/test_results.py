@@ -74,14 +74,16 @@ def test_samples_are_random_images_and_the_most_confident_mistakes() -> None:
     assert (second.truth, second.label, second.runner_up) == (2, 0, 2)
     assert all(s.truth >= 0 for s in samples)
     picture = Image.open(BytesIO(base64.b64decode(first.image)))
+    assert (picture.format, first.format) == ("PNG", "png")
     np.testing.assert_array_equal(np.asarray(picture), images[2].permute(1, 2, 0))
 
 
 def test_large_samples_are_reduced() -> None:
     samples = pick_samples(torch.zeros(5, 1, 300, 200, dtype=torch.uint8), PROBABILITIES, TRUTH)
     picture = Image.open(BytesIO(base64.b64decode(samples[0].image)))
+    assert (picture.format, samples[0].format) == ("JPEG", "jpeg")
     assert picture.mode == "L"
-    assert max(picture.size) == 128
+    assert max(picture.size) == 224
 
 
 def test_a_written_evaluation_holds_confusion_and_samples(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from semco.experiment import resume, train
 from semco.experiment.cross_validation import Comparison
 from semco.models import build_backbone
 from semco.run.folder import RunFolder
-from semco.run.result import ProbeResult, RunResult
+from semco.run.result import ProbeResult
 from semco.training.features import DATA
 from semco.training.loop import Trainer
 from semco.training.observer import NullObserver
@@ -127,7 +127,7 @@ def assert_same_run(one: Path, two: Path) -> None:
     first, second = weights_of(one), weights_of(two)
     assert first.keys() == second.keys()
     assert all(torch.equal(first[name], second[name]) for name in first)
-    results = [RunResult.read(run / "result.json").model_dump(exclude={"seconds", "run"}) for run in (one, two)]
+    results = [RunFolder(run).result().model_dump(exclude={"seconds", "run"}) for run in (one, two)]
     assert results[0] == results[1]
 
 

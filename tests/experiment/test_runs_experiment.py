@@ -7,11 +7,13 @@ import os
 import re
 import shutil
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -24,9 +26,9 @@ from semco.errors import UserError
 from semco.experiment import resume, train
 from semco.experiment.problem import prepare
 from semco.methods import Method
+from semco.report import write_report
 from semco.run.folder import RunFolder
-from semco.run.result import RunResult
-from semco.run.seal import with_digest
+from semco.run.seal import digest_of, write_with_digest
 from semco.training.compilation import Compilation
 from semco.training.loop import Trainer
 from semco.training.observer import MetricsLine, NullObserver
@@ -57,7 +59,7 @@ def assert_same_run(one: Path, two: Path) -> None:
 def test_a_run_leaves_everything_it_promises(tiny_values: dict[str, Any], tmp_path: Path, method: str) -> None:
     run = tmp_path / "run"
     result = train(config_of(tiny_values, method={"name": method}), run)
-    assert result == RunResult.read(run / "result.json")
+    assert result == RunFolder(run).result()
     assert (result.steps, result.num_labels, result.test_images) == (12, 16, 80)
     assert result.test_accuracy == pytest.approx(1 - result.test_error)
     assert set(result.per_class) == {"dog", "cat", "ship", "truck"}
@@ -121,7 +123,7 @@ def test_an_existing_run_is_not_overwritten(tiny_values: dict[str, Any], tmp_pat
 
 def test_a_folder_with_nothing_but_a_cut_off_file_is_new(tiny_values: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
-    (tmp_path / "run" / ".config.yaml.abc.tmp").write_text("half a fi")
+    (tmp_path / "run" / ".config.yaml.abc_1234.tmp").write_text("half a fi")
     config = config_of(tiny_values, method={"name": "supervised"}, training={"steps": 1})
     assert train(config, tmp_path / "run").steps == 1
 
@@ -218,7 +220,7 @@ def test_weights_that_are_not_finite_are_never_saved(
 def test_a_line_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     run.metrics_file.symlink_to("/dev/full")
-    with pytest.raises(UserError, match=r"cannot write .*metrics\.jsonl: it is not a file; remove it"):
+    with pytest.raises(UserError, match=r"cannot write .*metrics\.jsonl: it is a link, not a regular file; remove it"):
         run.append_metrics({"step": 1})
 
 
@@ -311,6 +313,27 @@ def test_a_signal_saves_the_run(tiny_values: dict[str, Any], tmp_path: Path) -> 
     assert (tmp_path / "run" / "checkpoints" / "step-000000005.safetensors").exists()
     resume(tmp_path / "run")
     assert_same_run(tmp_path / "whole", tmp_path / "run")
+
+
+def test_a_signal_is_answered_at_once_although_the_step_takes_long(
+    tiny_values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, answered = Trainer._train, threading.Event()
+
+    class Messages(NullObserver):
+        def on_message(self, text: str) -> None:
+            if text.startswith("SIGINT: the run stops after this step and saves; press Ctrl-C again"):
+                answered.set()
+
+    def slow(self: Trainer, *batch: Any) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert answered.wait(10)
+        original(self, *batch)
+
+    monkeypatch.setattr(Trainer, "_train", slow)
+    with pytest.raises(Interrupted):
+        train(config_of(tiny_values), tmp_path / "run", Messages())
+    assert not [thread for thread in threading.enumerate() if thread.name == "announce-stop"]
 
 
 def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_good_checkpoint(
@@ -502,17 +525,125 @@ def test_an_edited_split_is_noticed(tiny_values: dict[str, Any], tmp_path: Path)
     interrupted(tiny_values, run)
     saved = (run / "split.json").read_text()
     edit(run / "split.json", validation=json.loads(saved)["labelled"])
-    with pytest.raises(UserError, match=r"split\.json was edited or damaged after the run was started"):
+    with pytest.raises(UserError, match=r"split\.json was edited or damaged after it was written"):
         resume(run)
     # Also with a checksum that fits: the checkpoint has its own.
     values = json.loads(saved)
     values.pop("digest")
     values["labelled"], values["validation"] = values["validation"], values["labelled"]
-    (run / "split.json").write_text(json.dumps(with_digest(values)))
+    write_with_digest(run / "split.json", values)
     with pytest.raises(UserError, match=r"was trained with other inputs than it has now \(split\)"):
         resume(run)
     (run / "split.json").write_text(saved)
     assert resume(run).steps == 12
+
+
+def interrupted_early(values: dict[str, Any], run: Path) -> None:
+    """Start a run that stops before its first checkpoint."""
+
+    class Stop(NullObserver):
+        def on_step(self, step: int) -> None:
+            raise Interrupted(2, step, run)
+
+    with pytest.raises(Interrupted):
+        train(config_of(values), run, Stop())
+    assert not list(run.glob("checkpoints/*"))
+
+
+def test_a_truncated_configuration_is_noticed_before_the_first_checkpoint(
+    tiny_values: dict[str, Any], tmp_path: Path
+) -> None:
+    interrupted_early(tiny_values, tmp_path / "run")
+    file = tmp_path / "run" / "config.yaml"
+    whole = file.read_text()
+    file.write_text(whole[: whole.index("optim:")])
+    with pytest.raises(UserError, match=r"config\.yaml is not the configuration .* \(training.*\): restore it"):
+        resume(tmp_path / "run")
+    file.write_text(whole)
+    assert resume(tmp_path / "run").steps == 12
+
+
+def test_earlier_runs_whose_checksums_are_of_the_content_alone_are_read(
+    tiny_values: dict[str, Any], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    interrupted(tiny_values, run)
+    for name in ("split.json", "labels.json"):
+        values = json.loads((run / name).read_text())
+        content = {key: value for key, value in values.items() if key not in ("digest", "config", "seal")}
+        (run / name).write_text(json.dumps(content | {"digest": digest_of(content)}))
+    write_report([run], tmp_path / "page.html")
+    assert resume(run).steps == 12
+
+
+def test_a_deleted_split_is_noticed_before_the_first_checkpoint(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    interrupted_early(tiny_values, tmp_path / "run")
+    (tmp_path / "run" / "split.json").unlink()
+    with pytest.raises(UserError, match=r"split\.json is missing: restore it, or start a new run"):
+        resume(tmp_path / "run")
+    (tmp_path / "run" / "labels.json").unlink()  # as if it had been killed before anything was written
+    assert resume(tmp_path / "run").steps == 12
+
+
+def test_a_report_of_an_edited_configuration_is_refused(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    interrupted_early(tiny_values, tmp_path / "run")
+    file = tmp_path / "run" / "config.yaml"
+    whole = file.read_text()
+    for seed, sentence in (("1", "training.seed was 0 and is 1"), ("many", "seed")):
+        file.write_text(whole.replace("seed: 0", f"seed: {seed}"))
+        with pytest.raises(UserError, match=sentence):
+            write_report([tmp_path / "run"], tmp_path / "page.html")
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"), [("x_test", "test images are not those"), ("y_test", "test labels are not those")]
+)
+def test_other_test_images_are_noticed_before_the_first_checkpoint(
+    tiny_values: dict[str, Any], tiny_npz: Path, tmp_path: Path, name: str, sentence: str
+) -> None:
+    data = tmp_path / "data.npz"
+    shutil.copy(tiny_npz, data)
+    interrupted_early(merge(tiny_values, {"data": {"source": str(data)}}), tmp_path / "run")
+    arrays = dict(np.load(tiny_npz))
+    arrays[name][0] = 1 - arrays[name][0] // 255 * 255 if name == "x_test" else 1
+    np.savez(data, **arrays)
+    with pytest.raises(UserError, match=sentence):
+        resume(tmp_path / "run")
+
+
+@pytest.mark.parametrize("name", ["result.json", "labels.json", "split.json", "evaluation.json"])
+def test_edited_files_of_a_finished_run_are_noticed(tiny_values: dict[str, Any], tmp_path: Path, name: str) -> None:
+    run = tmp_path / "run"
+    train(config_of(tiny_values), run)
+    saved = json.loads((run / name).read_text())
+    key = next(key for key in saved if key != "digest")
+    without_digest = {k: v for k, v in saved.items() if k != "digest"}
+    for edited in (saved | {key: "x"}, without_digest, {}):
+        (run / name).write_text(json.dumps(edited))
+        with pytest.raises(UserError, match=rf"{name} was edited or damaged after it was written: restore it"):
+            write_report([run], tmp_path / "page.html")
+        if name == "result.json":
+            with pytest.raises(UserError, match="was edited or damaged"):
+                resume(run)
+    shutil.copy(run / ("labels.json" if name != "labels.json" else "split.json"), run / name)  # whole, but another file
+    with pytest.raises(UserError, match=rf"{name} was edited or damaged"):
+        write_report([run], tmp_path / "page.html")
+
+
+@pytest.mark.parametrize("name", [".lock", "metrics.jsonl"])
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+def test_files_that_are_written_in_place_do_not_lead_elsewhere(
+    tiny_values: dict[str, Any], tmp_path: Path, name: str, kind: str
+) -> None:
+    interrupted(tiny_values, tmp_path / "run")
+    file = tmp_path / "run" / name
+    file.unlink()
+    {"link": lambda: file.symlink_to(tmp_path / "outside"), "pipe": lambda: os.mkfifo(file), "folder": file.mkdir}[
+        kind
+    ]()
+    with pytest.raises(UserError, match=rf"cannot write .*{name}: it is a .*{kind}, not a regular file; remove it"):
+        resume(tmp_path / "run")
+    assert not (tmp_path / "outside").exists()
 
 
 @pytest.mark.parametrize("content", ["[1, 2]", "{}", '{"labelled": 3, "digest": "x"}', "\udcff", "["])
@@ -560,16 +691,50 @@ def test_foreign_lines_among_the_metrics_are_left_out(tiny_values: dict[str, Any
     assert_same_run(tmp_path / "whole", run)
 
 
+def test_a_checkpoint_that_a_kill_left_is_removed_by_resume(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    """The process was killed after the last save, before it removed the oldest checkpoint."""
+    run = tmp_path / "run"
+    train(config_of(tiny_values), run)
+    newest = max((run / "checkpoints").iterdir())
+    old = newest.with_name("step-000000004.safetensors")
+    shutil.copy(newest, old)
+    (run / "result.json").unlink()
+    content = newest.read_bytes()
+    newest.write_bytes(content[:-1])  # while the newest is damaged, the older ones are kept
+    resume(run)
+    shutil.copy(newest, old)
+    (run / "result.json").unlink()
+    resume(run)
+    assert sorted(path.name[-14:-12] for path in (run / "checkpoints").iterdir()) == ["08", "12"]
+
+
+def test_metrics_are_on_the_disk_before_the_checkpoint_after_them(
+    tiny_values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names: list[str] = []
+    fsync = os.fsync
+
+    def remember(handle: int) -> None:
+        names.append(Path(f"/proc/self/fd/{handle}").readlink().name)
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", remember)
+    train(config_of(tiny_values), tmp_path / "run")
+    first = next(i for i, name in enumerate(names) if name.startswith(".step-"))
+    assert names[first - 1 : first + 2] == ["metrics.jsonl", names[first], "checkpoints"]
+
+
 def test_leftovers_of_a_kill_are_removed_and_nothing_else(tiny_values: dict[str, Any], tmp_path: Path) -> None:
     run = tmp_path / "run"
     interrupted(tiny_values, run)
-    leftovers = [run / ".split.json.abcdefgh.tmp", run / "checkpoints/.tmpAb12Cd", run / "checkpoints/.x.y.tmp"]
+    leftovers = [run / ".split.json.abcd_f12.tmp", run / "checkpoints/.tmpAb12Cd", run / "checkpoints/.x.12345678.tmp"]
     others = [run / "notes.tmp", run / ".hidden", run / "checkpoints/notes.txt", run / "checkpoints/.tmpAb12Cdef"]
+    others += [run / ".notes.tmp", run / ".my.notes.tmp"]
     for file in (*leftovers, *others):
         file.write_text("x")
     resume(run)
     assert [file.exists() for file in leftovers] == [False] * 3
-    assert [file.exists() for file in others] == [True] * 4
+    assert [file.exists() for file in others] == [True] * 6
 
 
 def test_a_failure_after_the_result_costs_nothing(
@@ -585,7 +750,7 @@ def test_a_failure_after_the_result_costs_nothing(
         full.setattr("semco.experiment.session.write_pseudo_labels", fail)
         with pytest.raises(UserError, match="the disk is full"):
             train(config_of(tiny_values), run)
-    result = RunResult.read(run / "result.json")
+    result = RunFolder(run).result()
     assert not (run / "pseudo_labels.parquet").exists()
     again = resume(run)
     assert again.model_copy(update={"seconds": result.seconds}) == result

@@ -83,6 +83,26 @@ def test_a_failed_write_leaves_the_old_store_and_nothing_else(folder: Path) -> N
     assert [path.name for path in folder.parent.iterdir()] == ["store"]
 
 
+def test_a_store_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flushed: list[Path] = []
+    for module in ("files", "labels.store"):
+        monkeypatch.setattr(f"semco.{module}.flush_to_disk", flushed.append)
+    VectorStore.write(tmp_path / "store", ["a"], np.eye(1), [0], {})
+    assert {path.name for path in flushed[:-2]} == {path.name for path in (tmp_path / "store").iterdir()}
+    assert flushed[-1] == tmp_path
+
+
+def test_temporary_folders_of_a_killed_process_are_removed_and_nothing_else(folder: Path) -> None:
+    left = folder.with_name(f".{folder.name}.ab_12xyz.part")
+    others = [folder.with_name(f".{folder.name}.notes.part"), folder.with_name(".other.ab_12xyz.part")]
+    for path in (left, *others):
+        path.mkdir()
+        (path / "file").write_text("x")
+    VectorStore.write(folder, ["a"], np.eye(1), [0], {})
+    assert not left.exists()
+    assert all((path / "file").exists() for path in others)
+
+
 def test_a_folder_with_other_things_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "cat.jpg").write_bytes(b"x")

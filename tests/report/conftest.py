@@ -96,6 +96,9 @@ def _write_result(folder: Path, method: str, seed: int, steps: int, names: tuple
     scores = fake_scores(truth, FINAL[method], GROUPS, seed)
     evaluation = evaluate_probabilities(scores, truth, names, np.asarray(GROUPS))
     write_evaluation(folder, evaluation, pick_samples(fake_images(truth), scores, truth))
+    file = folder / "evaluation.json"
+    values = json.loads(file.read_text())
+    file.write_text(json.dumps({name: value for name, value in values.items() if name != "digest"}))  # as version 0.1
     result = {"method": method, "num_labels": 40, "steps": steps, "seconds": 0.15 * steps, "run": str(folder)}
     (folder / "result.json").write_text(json.dumps(result | evaluation.summary()))
 

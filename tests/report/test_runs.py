@@ -58,7 +58,7 @@ def test_a_damaged_file_is_named(make_run) -> None:
     with pytest.raises(UserError, match=r"labels\.json is not valid JSON"):
         read_run(folder)
     (folder / "labels.json").write_text("[1]")
-    with pytest.raises(UserError, match=r"labels\.json must hold one JSON object, not list"):
+    with pytest.raises(UserError, match=r"labels\.json contains a list, not a JSON object"):
         read_run(folder)
 
 

@@ -66,7 +66,7 @@ def test_a_damaged_header_gives_way_too(tmp_path: Path, old: bytes, new: bytes) 
 
 
 def test_what_a_kill_left_behind_goes_with_the_next_save(tmp_path: Path) -> None:
-    (tmp_path / ".step-000000001.safetensors.x.tmp").write_bytes(b"half")
+    (tmp_path / ".step-000000001.safetensors.ab12_xyz.tmp").write_bytes(b"half")
     save_checkpoint(tmp_path, 2, {"x": torch.ones(1)}, {})
     assert [path.name for path in tmp_path.iterdir()] == ["step-000000002.safetensors"]
 

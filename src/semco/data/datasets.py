@@ -107,8 +107,8 @@ class Dataset:
         """Return the data set with square images: the shorter side is resized to ``size`` pixels, the centre kept."""
         if self.image_size == (size, size):
             return self
-        test = None if self.test_images is None else _resize(self.test_images, size)
-        return replace(self, train_images=_resize(self.train_images, size), test_images=test)
+        test = None if self.test_images is None else resize_images(self.test_images, size)
+        return replace(self, train_images=resize_images(self.train_images, size), test_images=test)
 
 
 def _histograms(images: Tensor) -> Tensor:
@@ -124,7 +124,7 @@ def _select(paths: tuple[str, ...] | None, kept: Tensor) -> tuple[str, ...] | No
     return None if paths is None else tuple(p for p, k in zip(paths, kept.tolist(), strict=True) if k)
 
 
-def _resize(images: Tensor, size: int) -> Tensor:
+def resize_images(images: Tensor, size: int) -> Tensor:
     """Resize with antialiasing and crop the centre: (N, C, H, W) uint8 -> (N, C, size, size) uint8."""
     height, width = images.shape[2:]
     scale = size / min(height, width)

@@ -6,17 +6,16 @@ Shapes: S height and width of the decoded image.
 from __future__ import annotations
 
 import struct
-import threading
-import warnings
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from semco.data.library_messages import discard_stderr, ignore_warnings
 from semco.files import open_regular
 
 IMAGE_SUFFIXES = frozenset({".bmp", ".gif", ".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp"})
@@ -44,10 +43,8 @@ DECODE_ERRORS = (
     struct.error,
     zlib.error,
     Image.DecompressionBombError,
-    Warning,  # if Python was started with warnings as errors
 )
-# Held while warnings are ignored, because Python's list of ignored warnings belongs to all threads.
-_IGNORING_WARNINGS = threading.Lock()
+PRINTING = ("TIFF",)  # formats whose library prints errors to stderr
 
 
 def decode(path: Path, size: int) -> NDArray[np.uint8]:
@@ -60,8 +57,8 @@ def decode(path: Path, size: int) -> NDArray[np.uint8]:
             raise ValueError(
                 f"it has {file.width} x {file.height} pixels, and at most {MOST_PIXELS // 10**6} million are decoded"
             )
-        upright = ImageOps.exif_transpose(file)
-    image = to_rgb(upright)
+        with discard_stderr() if file.format in PRINTING else nullcontext():
+            image = to_rgb(ImageOps.exif_transpose(file))
     side = min(image.size)
     left, top = (image.width - side) / 2, (image.height - side) / 2
     box = (left, top, left + side, top + side)
@@ -71,11 +68,9 @@ def decode(path: Path, size: int) -> NDArray[np.uint8]:
 @contextmanager
 def _open_image(path: Path) -> Iterator[Image.Image]:
     """Open an image file and read its header; the content decides on the format."""
-    with open_regular(path) as stream:
+    with open_regular(path) as stream, ignore_warnings():
         try:
-            with _IGNORING_WARNINGS, warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # about many pixels: `decode` has its own limit
-                image = Image.open(stream, formats=FORMATS)
+            image = Image.open(stream, formats=FORMATS)
         except UnidentifiedImageError:
             raise ValueError("it is not an image in a known format") from None
         with image:
@@ -84,7 +79,8 @@ def _open_image(path: Path) -> Iterator[Image.Image]:
 
 def reason_of(error: BaseException, path: Path) -> str:
     """Return why an image cannot be read, without its path."""
-    return (str(error) or type(error).__name__).removeprefix(f"{path} ").removesuffix(".")
+    reason = str(error) or type(error).__name__
+    return reason.removeprefix(f"{path} ").replace(f" {path}", "").removesuffix(".")
 
 
 def to_rgb(image: Image.Image) -> Image.Image:

@@ -271,7 +271,10 @@ def _allocate(shape: tuple[int, ...]) -> NDArray[np.uint8]:
         )
     folder = Path(tempfile.mkdtemp(prefix="semco-"))
     rows: NDArray[np.uint8] = np.lib.format.open_memmap(folder / "images.npy", mode="w+", dtype=np.uint8, shape=shape)
-    weakref.finalize(rows, shutil.rmtree, folder, ignore_errors=True)
+    if os.name == "posix":  # a deleted file stays until nobody uses it, so that a kill leaves nothing
+        shutil.rmtree(folder)
+    else:
+        weakref.finalize(rows, shutil.rmtree, folder, ignore_errors=True)
     return rows
 
 

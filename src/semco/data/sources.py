@@ -7,17 +7,23 @@ from pathlib import Path
 from types import MappingProxyType
 
 from semco.config import DataConfig
-from semco.data.bundled import read_fashion_mini
+from semco.data.bundled import read_fashion_mini, read_fruit_mini
 from semco.data.cifar import read_cifar10, read_cifar100
 from semco.data.datasets import Dataset, ProgressCallback
 from semco.data.folder import read_folder
 from semco.data.npz import read_npz
 from semco.errors import UserError, nearest
+from semco.files import exists, expand_home
 
 Reader = Callable[[DataConfig, ProgressCallback | None], Dataset]
 
 REGISTERED: Mapping[str, Reader] = MappingProxyType(
-    {"fashion-mini": read_fashion_mini, "cifar10": read_cifar10, "cifar100": read_cifar100}
+    {
+        "fashion-mini": read_fashion_mini,
+        "fruit-mini": read_fruit_mini,
+        "cifar10": read_cifar10,
+        "cifar100": read_cifar100,
+    }
 )
 
 
@@ -31,18 +37,18 @@ def load(config: DataConfig, on_progress: ProgressCallback | None = None) -> Dat
 
 def source_exists(source: str) -> bool:
     """Return whether a source is a registered name, or a file or folder that exists."""
-    return source in REGISTERED or Path(source).expanduser().exists()
+    return source in REGISTERED or exists(expand_home(Path(source)))
 
 
 def _choose_reader(source: str) -> Reader:
     if source in REGISTERED:
         return REGISTERED[source]
-    path = Path(source).expanduser()
+    path = expand_home(Path(source))
     if path.suffix.lower() == ".npz":
         return lambda _config, _on_progress: read_npz(path)
-    if path.is_dir():
+    if exists(path) and path.is_dir():
         return lambda config, on_progress: read_folder(path, config, on_progress)
-    if path.exists():
+    if exists(path):
         raise UserError(f"{source!r} is neither a folder of class folders nor an .npz file.")
     raise UserError(
         f"there is no data set, file or folder {source!r}{nearest(source, REGISTERED) or '.'} "

@@ -1,4 +1,4 @@
-"""A process of several ends when the process that started it has died, for example by SIGKILL."""
+"""A process that another one started for its work ends when that one has died, for example by SIGKILL."""
 
 from __future__ import annotations
 
@@ -12,6 +12,18 @@ from functools import partial
 
 # Seconds for the processes to save after the parent's death, as many as torchrun gives them, and between two checks.
 GRACE, INTERVAL = 30.0, 0.5
+# The environment variable that holds the number of the process with which this one ends.
+PARENT = "SEMCO_PARENT"
+
+
+def has_parent() -> bool:
+    """Return whether this process was started as a part of the work of another one (`parent_environment`)."""
+    return PARENT in os.environ
+
+
+def parent_environment() -> dict[str, str]:
+    """Return what to add to the environment of a command that is to end when this process dies."""
+    return {PARENT: str(os.getpid())}
 
 
 def end_with_parent() -> None:
@@ -29,10 +41,13 @@ def _wait_for_death() -> Callable[[], object] | None:
 
     A process of `multiprocessing`, such as those of `semco.distributed.launch`, knows its parent by a pipe, because the
     parent of the operating system may be the server that forks all of them. A process of torchrun gets another parent
-    when torchrun dies. The shell that started any other process in the background may end.
+    when torchrun dies, and so does a command with a `parent_environment`. The shell that started any other process in
+    the background may end.
     """
     if (parent := multiprocessing.parent_process()) is not None:
         return parent.join
+    if has_parent():
+        return partial(_wait_for_another_parent, int(os.environ[PARENT]))
     return partial(_wait_for_another_parent, os.getppid()) if "TORCHELASTIC_RUN_ID" in os.environ else None
 
 

@@ -18,7 +18,7 @@ from torch._C._distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
 from semco.distributed.collectives import gather_rows
-from semco.distributed.parent import end_with_parent
+from semco.distributed.parent import end_with_parent, has_parent
 from semco.errors import UserError
 
 T = TypeVar("T")
@@ -55,10 +55,11 @@ class Processes:
 @contextmanager
 def process_group(processes: Processes) -> Iterator[None]:
     """Open the process group for a run: NCCL between GPUs, gloo between CPUs and for Python objects."""
+    if processes.are_several or has_parent():
+        end_with_parent()
     if not processes.are_several:
         yield
         return
-    end_with_parent()
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     rank, world_size = processes.rank, processes.world_size
     dist.init_process_group(backend, store=_store(processes), rank=rank, world_size=world_size)

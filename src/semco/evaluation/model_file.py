@@ -21,10 +21,11 @@ from torch import Tensor
 from semco.config import ModelConfig, Section
 from semco.errors import UserError
 from semco.evaluation.probabilities import Head, Scorer
-from semco.files import atomic_path, read_json, write_json
+from semco.files import atomic_path, cannot_write, read_json_object
 from semco.models import Network, build_network
 from semco.models.pretrained import PROVENANCE
 from semco.run.checkpoint import digest
+from semco.run.seal import DIGEST, read_with_digest, write_with_digest
 
 FORMAT = 1
 DESCRIPTION, WEIGHTS, LABELS = "model.json", "model.safetensors", "labels.safetensors"
@@ -72,14 +73,17 @@ class SavedModel:
 
 def save_model(folder: Path, model: SavedModel) -> None:
     """Write the folder; if the process is killed meanwhile, the folder holds no model rather than a damaged one."""
-    (folder / DESCRIPTION).unlink(missing_ok=True)
+    try:
+        (folder / DESCRIPTION).unlink(missing_ok=True)
+    except OSError as error:  # a folder of this name, for example
+        raise cannot_write(folder / DESCRIPTION, error) from None
     backbone = model.network.backbone
     checksums = {
         WEIGHTS: _save_tensors(folder / WEIGHTS, model.network.state_dict(), {PROVENANCE: backbone.provenance}),
         LABELS: _save_tensors(folder / LABELS, {"embeddings": model.label_vectors}),
     }
     origin = {"architecture": dict(backbone.architecture), PROVENANCE: backbone.provenance, "checksums": checksums}
-    write_json(folder / DESCRIPTION, model.description.model_dump(mode="json") | origin)
+    write_with_digest(folder / DESCRIPTION, model.description.model_dump(mode="json") | origin)
 
 
 def _save_tensors(file: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> str:
@@ -130,10 +134,11 @@ def _read_description(file: Path) -> ModelDescription:
             f"{file.parent} holds no finished model ({file.name} is missing); "
             f"finish the run with 'semco resume {file.parent.parent}'."
         )
-    values = read_json(file)
-    version = values.get("format") if isinstance(values, dict) else None
-    if version != FORMAT:
-        raise UserError(f"{file} has format {version}; this version of semco reads format {FORMAT}.")
+    values = read_json_object(file)
+    if values.get("format") != FORMAT:
+        raise UserError(f"{file} has format {values.get('format')}; this version of semco reads format {FORMAT}.")
+    if DIGEST in values:  # earlier models have none
+        values = read_with_digest(file)
     try:
         return ModelDescription.model_validate(values)
     except ValidationError as error:

@@ -19,7 +19,7 @@ from PIL import Image
 from torch import Tensor
 
 from semco.data.datasets import ProgressCallback
-from semco.data.decode import DECODE_ERRORS, IMAGE_SUFFIXES, decode
+from semco.data.decode import DECODE_ERRORS, IMAGE_SUFFIXES, decode, reason_of
 from semco.data.folder import find_images
 from semco.distributed.processes import Processes
 from semco.errors import UserError
@@ -27,7 +27,7 @@ from semco.evaluation.model_file import ModelDescription, SavedModel, load_model
 from semco.evaluation.probabilities import Head, predict_probabilities
 from semco.evaluation.results import image_batches
 from semco.evaluation.zero_shot import with_classes
-from semco.files import atomic_path
+from semco.files import atomic_path, exists
 from semco.run.folder import RunFolder
 from semco.training.execution import choose_device
 
@@ -89,7 +89,7 @@ def predict_images(
 
 def find_model_folder(folder: Path) -> Path:
     """Return the model folder of a run; a model folder is returned itself."""
-    if not folder.is_dir():
+    if not exists(folder) or not folder.is_dir():
         raise UserError(f"there is no run folder {folder}.")
     if (folder / "model.json").is_file():
         return folder
@@ -101,12 +101,12 @@ def find_image_files(paths: Sequence[Path]) -> list[Path]:
     """Return the given files, and the image files below the given folders in order; each file once."""
     found: list[Path] = []
     for path in paths:
-        if path.is_dir():
+        if exists(path) and path.is_dir():
             images, _ = find_images(path)
             if not images:
                 raise UserError(f"{path} holds no image files ({', '.join(sorted(IMAGE_SUFFIXES))}).")
             found += images
-        elif path.exists():
+        elif exists(path):
             found.append(path)
         else:
             raise UserError(f"there is no image or folder {path}.")
@@ -128,7 +128,7 @@ def _decode(file: Path, description: ModelDescription) -> Tensor | str:
     try:
         square = decode(file, size)  # (S, S, 3)
     except DECODE_ERRORS as error:
-        return str(error) or type(error).__name__
+        return reason_of(error, file)
     top, left = (size - height) // 2, (size - width) // 2
     pixels = _convert_channels(square[top : top + height, left : left + width], description.channels)
     return torch.from_numpy(pixels.transpose(2, 0, 1).copy())

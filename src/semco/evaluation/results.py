@@ -20,9 +20,8 @@ from semco.errors import UserError
 from semco.evaluation import metrics
 from semco.evaluation.probabilities import Head
 from semco.evaluation.samples import Sample
-from semco.files import write_json
-
-EVALUATION_FILE = "evaluation.json"
+from semco.run.folder import RunFolder
+from semco.run.seal import write_with_digest
 
 
 def image_batches(
@@ -121,4 +120,4 @@ def write_evaluation(run: Path, evaluation: Evaluation, samples: Sequence[Sample
         "confusion": evaluation.confusion.tolist(),
         "samples": [sample.to_json() for sample in samples],
     }
-    write_json(run / EVALUATION_FILE, values)
+    write_with_digest(RunFolder(run).evaluation_file, values)

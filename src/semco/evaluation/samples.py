@@ -16,14 +16,19 @@ from PIL import Image
 from torch import Tensor
 
 Kind = Literal["random", "mistake"]
-LARGEST_SIDE = 128
+Format = Literal["png", "jpeg"]
+# Images up to this width are saved and shown with their exact pixels; larger ones are photos, saved as JPEG.
+SMALL_IMAGE = 64
+LARGEST_SIDE = 224
+QUALITY = 85
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One image (PNG in base64) with its true class and the ids of the two most probable classes."""
+    """One image (a file in base64) with its true class and the ids of the two most probable classes."""
 
     image: str
+    format: Format
     width: int
     truth: int
     label: int
@@ -58,14 +63,16 @@ def pick_samples(
 
 def _sample(image: Tensor, scores: NDArray[np.floating], truth: int, kind: Kind) -> Sample:
     best, second = np.argsort(-scores, kind="stable")[:2].tolist()
-    return Sample(encode_png(image), image.shape[-1], truth, best, float(scores[best]), second, kind)
+    file_format: Format = "png" if image.shape[-1] <= SMALL_IMAGE else "jpeg"
+    encoded = encode_image(image, file_format)
+    return Sample(encoded, file_format, image.shape[-1], truth, best, float(scores[best]), second, kind)
 
 
-def encode_png(image: Tensor) -> str:
-    """Return an image (C, H, W) uint8 as a PNG with sides of at most 128 pixels, in base64."""
+def encode_image(image: Tensor, file_format: Format) -> str:
+    """Return an image (C, H, W) uint8 as a file with sides of at most 224 pixels, in base64."""
     pixels = image.permute(1, 2, 0).numpy(force=True)
     picture = Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
     picture.thumbnail((LARGEST_SIDE, LARGEST_SIDE))
     buffer = BytesIO()
-    picture.save(buffer, format="PNG", optimize=True)
+    picture.save(buffer, file_format, optimize=True, quality=QUALITY)  # PNG has no quality and ignores it
     return base64.b64encode(buffer.getvalue()).decode("ascii")

@@ -23,7 +23,9 @@ from semco.config import Config, configure, merge
 from semco.config.recipes import find_recipe, recipes
 from semco.data.sources import load
 from semco.data.split import make_split
+from semco.distributed.parent import parent_environment
 from semco.errors import UserError
+from semco.experiment.plan import with_length
 from semco.experiment.problem import with_image_size
 from semco.experiment.runs import check_same_configuration
 from semco.files import write_text
@@ -92,22 +94,29 @@ def names_recipe(variant: str) -> bool:
 
 
 def make_cells(
-    variants: Sequence[str], seeds: Sequence[int], out: Path, options: Mapping[str, Any], settings: Sequence[str] = ()
+    variants: Sequence[str],
+    seeds: Sequence[int],
+    out: Path,
+    options: Mapping[str, Any],
+    settings: Sequence[str] = (),
+    recipe: str | None = None,
 ) -> list[Cell]:
-    """Return every variant with every seed; everything else is equal."""
+    """Return every variant with every seed; everything else is equal. ``recipe`` is below all variants."""
     if RunFolder(out).config_file.exists():
         raise UserError(f"{out} is the folder of a run; choose another folder for the comparison.")
     if len(set(variants)) < len(variants):
         raise UserError(f"each variant must be given once, not {', '.join(variants)}.")
-    cells = [_make_cell(variant, seed, out, options, settings) for variant in variants for seed in seeds]
+    cells = [_make_cell(variant, seed, out, options, settings, recipe) for variant in variants for seed in seeds]
     for cell in cells:
         _check_equal(cells[0], cell)
         check_same_configuration(cell.run, cell.config)
     return cells
 
 
-def _make_cell(variant: str, seed: int, out: Path, options: Mapping[str, Any], settings: Sequence[str]) -> Cell:
-    names = variant.split("+")
+def _make_cell(
+    variant: str, seed: int, out: Path, options: Mapping[str, Any], settings: Sequence[str], recipe: str | None
+) -> Cell:
+    names = [*([recipe] if recipe else []), *variant.split("+")]
     for name in names:
         find_recipe(name)  # raises for an unknown name
     config = configure(",".join(names), options=merge(options, {"training": {"seed": seed}}), settings=settings)
@@ -116,7 +125,7 @@ def _make_cell(variant: str, seed: int, out: Path, options: Mapping[str, Any], s
     chosen = [name for name in names if name in Method.registry]
     if chosen and config.method.name != chosen[-1]:
         raise UserError(f"method.name={config.method.name} would be the method of all runs; give the variants instead.")
-    return Cell(variant, seed, with_image_size(config), RunFolder(out / f"{variant}-seed{seed}"))
+    return Cell(variant, seed, with_length(with_image_size(config)), RunFolder(out / f"{variant}-seed{seed}"))
 
 
 def check_data(cells: Sequence[Cell]) -> None:
@@ -169,7 +178,8 @@ def _run_cell(cell: Cell, jobs: int, stop: StopRequest, on_begin: Callable[[], N
             return Outcome(cell, None, "not started")
         on_begin()
         threads = max(1, (os.cpu_count() or 1) // jobs)
-        code, errors = _run_command(_command(cell), {"OMP_NUM_THREADS": str(threads), **os.environ}, stop)
+        environment = {"OMP_NUM_THREADS": str(threads), **os.environ, **parent_environment()}
+        code, errors = _run_command(_command(cell), environment, stop)
         if code != 0:
             lines = [line for line in errors.splitlines() if line.strip()]
             return Outcome(cell, None, lines[-1] if lines else f"exit code {code}")

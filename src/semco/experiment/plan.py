@@ -88,6 +88,13 @@ def make_plan(config: Config, problem: Problem, device: torch.device, minutes: f
     return _fit(_with_tune(config, "heads"), problem, device, minutes)
 
 
+def with_length(config: Config) -> Config:
+    """Return the configuration with the usual number of steps from loaded weights, if it gives no length."""
+    if not has_weights(config.model) or config.training.steps or config.training.epochs:
+        return config
+    return config.model_copy(update={"training": config.training.model_copy(update={"steps": MOST_STEPS})})
+
+
 def with_plan_of(config: Config, planned: Config) -> Config:
     """Return the configuration with the choices of a plan that was made before."""
     training = config.training.model_copy(update={"steps": planned.training.steps})

@@ -19,14 +19,15 @@ from semco.data.datasets import Dataset
 from semco.data.sources import load, source_exists
 from semco.data.split import Split, make_split
 from semco.errors import UserError
-from semco.files import write_json
 from semco.labels import label_source
 from semco.labels.embeddings import LabelEmbeddings, centred
 from semco.labels.groups import Groups, group_classes
 from semco.methods.base import Method
 from semco.models import SMALL_SIDE, inspect_backbone
+from semco.run.checkpoint import checkpoints
 from semco.run.folder import RunFolder
-from semco.run.seal import VECTORS, broken_seals, digest_of, read_with_digest, seal_of_data, with_digest
+from semco.run.identity import check_same_run
+from semco.run.seal import VECTORS, broken_seals, digest_of, read_with_digest, seal_of_data, write_with_digest
 from semco.training.observer import Observer
 from semco.types import Task
 
@@ -106,7 +107,7 @@ def prepare(config: Config, run: RunFolder | None, observer: Observer, dataset: 
     mean, std = backbone.mean or dataset.mean, backbone.std or dataset.std
     problem = Problem(dataset, split, embeddings, groups, label_vectors, backbone.out_features, mean, std)
     if run is not None:
-        _check_unchanged(problem, run)
+        _check_unchanged(problem, run, config)
     return problem
 
 
@@ -132,23 +133,28 @@ def _load(config: Config, run: RunFolder | None, observer: Observer) -> Dataset:
     return load(config.data, observer.on_loading)
 
 
-def _check_unchanged(problem: Problem, run: RunFolder) -> None:
-    """Refuse to resume a run with other images or label vectors than it was started with."""
+def _check_unchanged(problem: Problem, run: RunFolder, config: Config) -> None:
+    """Refuse to resume a run with another configuration, other images or label vectors than it was started with."""
+    sealed: dict[str, Any] = {}
     if run.split_file.exists():
-        saved = read_with_digest(run.split_file).get("images")
-        if saved != problem.seal["training images"]:
-            raise UserError(
-                f"the training images are not those that {run.path} was started with: restore the data, or start a new "
-                "run."
-            )
+        saved = read_with_digest(run.split_file)
+        check_same_run(saved.get("config"), config, run.config_file)
+        sealed = {"training images": saved.get("images"), **saved.get("seal", {})}
+    elif run.labels_file.exists() and not checkpoints(run.checkpoints):  # which would have their own checksums
+        raise UserError(f"{run.split_file} is missing: restore it, or start a new run.")
     if run.labels_file.exists():
-        labels = read_with_digest(run.labels_file)
-        saved_prior = {"groups": labels.get("groups"), VECTORS: labels.get("vectors")}
-        if broken_seals(saved_prior, {"groups": problem.groups.group_ids.tolist(), VECTORS: problem.seal[VECTORS]}):
-            raise UserError(
-                f"the label vectors are not those that {run.path} was started with: restore labels.path or the store, "
-                "or start a new run."
-            )
+        read_with_digest(run.labels_file)
+    broken = broken_seals(sealed, problem.seal)
+    data = [name for name in broken if name not in ("groups", VECTORS)]
+    if data:
+        raise UserError(
+            f"the {data[0]} are not those that {run.path} was started with: restore the data, or start a new run."
+        )
+    if broken:
+        raise UserError(
+            f"the label vectors are not those that {run.path} was started with: restore labels.path or the store, "
+            "or start a new run."
+        )
 
 
 def fingerprints(label_vectors: Tensor) -> list[float]:
@@ -191,10 +197,19 @@ def _targets(config: Config, embeddings: LabelEmbeddings | None, num_classes: in
     return torch.from_numpy(centred(matrix, matrix.mean(axis=0)) if config.method.centres_label_vectors else matrix)
 
 
-def write_problem(run: RunFolder, problem: Problem, scale: float | None) -> None:
-    """Write ``split.json`` and ``labels.json``: enough to resume, and to see which term a name was matched to."""
-    split = {**json.loads(problem.split.to_json()), "images": problem.seal["training images"]}
-    write_json(run.split_file, with_digest(split))
+def write_problem(run: RunFolder, problem: Problem, config: Config, scale: float | None) -> None:
+    """Write ``split.json`` and ``labels.json``: enough to resume, and to see which term a name was matched to.
+
+    The checksums and the configuration in ``split.json`` protect a run that has no checkpoint yet.
+    """
+    seal = {name: digest for name, digest in problem.seal.items() if name != "split"}
+    split = {
+        **json.loads(problem.split.to_json()),
+        "images": problem.seal["training images"],
+        "seal": seal,
+        "config": config.model_dump(mode="json"),
+    }
+    write_with_digest(run.split_file, split)
     embeddings = problem.embeddings
     labels = {
         "names": list(problem.dataset.class_names),
@@ -206,4 +221,4 @@ def write_problem(run: RunFolder, problem: Problem, scale: float | None) -> None
         "vectors": fingerprints(problem.label_vectors),
         "scale": scale,
     }
-    write_json(run.labels_file, with_digest(labels))
+    write_with_digest(run.labels_file, labels)

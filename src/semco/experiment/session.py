@@ -60,7 +60,7 @@ class Session:
                 if self.processes.is_main:
                     stack.enter_context(self.run.lock())
                     self.run.remove_leftovers()
-                    write_problem(self.run, self.problem, self._method.scale)
+                    write_problem(self.run, self.problem, self.config, self._method.scale)
             trainer = self._trainer()
             self.observer.on_message(f"method: {describe_method(self.config.method.name)}")
             self.observer.on_message(f"{self.problem.counts()}; {self.config.training.total_steps:,} steps")

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from semco.errors import UserError
-from semco.files import cannot_write
+from semco.files import cannot_write, flush_folder, flush_to_disk, remove_leftover_folders
 from semco.labels import store_files
 from semco.labels.store_files import CheckedVectors, damaged, open_array
 
@@ -77,10 +77,13 @@ class VectorStore:
         place: dict[str, Any] = {"prefix": f".{folder.name}.", "suffix": ".part", "dir": folder.parent}
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
+            remove_leftover_folders(folder)
             with tempfile.TemporaryDirectory(**place, ignore_cleanup_errors=True) as temporary:
                 _write_files(Path(temporary), terms, matrix, np.asarray(ranks), header, compact)
                 Path(temporary).chmod(0o755)  # temporary folders are private
+                flush_folder(Path(temporary))
                 _replace_folder(Path(temporary), folder)
+                flush_to_disk(folder.parent)
         except OSError as error:
             raise cannot_write(folder, error) from None
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from semco.data.npy import read_npy_header
 from semco.errors import UserError
-from semco.files import open_regular, read_json_object
+from semco.files import exists, open_regular, read_json_object
 
 VERSION = 2
 TYPES = {"vectors.npy": ("float16", "int8"), "offsets.npy": ("uint32",), "ranks.npy": ("int32",)}
@@ -39,7 +39,7 @@ def damaged(folder: Path, why: str) -> UserError:
 def read_header(folder: Path) -> dict[str, Any]:
     """Return the header of a store, after checking its values and the sizes of the files."""
     path = folder / "header.json"
-    if not path.exists():
+    if not exists(path):
         raise UserError(f"{folder} is not a vector store (no header.json); run `semco labels build`.")
     header = read_json_object(path)
     if header.get("version") not in (1, VERSION):

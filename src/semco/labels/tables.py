@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from semco.data.npy import read_npy
 from semco.errors import UserError
-from semco.files import open_regular, read_text
+from semco.files import exists, open_regular, read_text
 
 CUB_FILE = "class_attribute_labels_continuous.txt"
 
@@ -34,7 +34,7 @@ class NamedRows:
 
 def read_rows(path: Path) -> NamedRows:
     """Read the rows of a file; rows of different lengths and numbers that are not finite are a `UserError`."""
-    if not path.exists():
+    if not exists(path):
         raise UserError(f"{path} is not a file; give a .npy, .csv or .txt file with one row per class.")
     rows = _from_npy(path) if path.suffix == ".npy" else _from_text(path)
     bad = np.argwhere(~np.isfinite(rows.values))

@@ -14,7 +14,7 @@ import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from semco.errors import UserError
-from semco.evaluation.samples import Sample
+from semco.evaluation.samples import SMALL_IMAGE, Sample
 from semco.files import readable_name, write_text
 from semco.report.charts import pseudo_label_charts, training_charts
 from semco.report.classes import class_rows, confusions, label_groups
@@ -34,9 +34,6 @@ from semco.report.tables import (
     summary_rows,
 )
 from semco.run.result import RunResult
-
-# Images up to this width are shown with sharp pixels.
-SMALL_IMAGE = 64
 
 
 def write_report(
@@ -93,6 +90,7 @@ def _context(runs: Sequence[Run], title: str | None, samples: Sequence[Sample] |
         "confusions": confusions(main_run),
         "random_samples": _sample_tiles(shown, "random", main_run.class_names),
         "mistakes": _sample_tiles(shown, "mistake", main_run.class_names),
+        "has_photos": any(sample["width"] > SMALL_IMAGE for sample in shown),
         "classes": class_rows(main_run),
         "command": _train_command(main_run),
         "configs": [_config_text(name, group[0]) for name, group in experiments.items()],
@@ -224,7 +222,7 @@ def _sample_tiles(samples: Sequence[Mapping[str, Any]], kind: str, names: Sequen
     chosen = [s for s in samples if s["kind"] == kind and max(s["truth"], s["label"]) < len(names)]
     return [
         {
-            "image": sample["image"],
+            "source": f"data:image/{sample.get('format', 'png')};base64,{sample['image']}",  # earlier versions: PNG
             "is_small": sample["width"] <= SMALL_IMAGE,
             "is_correct": sample["truth"] == sample["label"],
             "prediction": names[sample["label"]],

@@ -10,10 +10,9 @@ from typing import Any, Literal
 
 from semco.config import read_yaml
 from semco.config.schema import method_name
-from semco.errors import UserError
-from semco.evaluation.results import EVALUATION_FILE
-from semco.files import read_json, read_text, readable_name
+from semco.files import read_text, readable_name
 from semco.run.folder import RunFolder
+from semco.run.identity import check_same_run
 from semco.run.result import RunResult
 
 Series = tuple[list[float], list[float]]  # steps, values
@@ -128,23 +127,21 @@ def _is_number(value: object) -> bool:
 def read_run(path: Path) -> Run:
     """Read what a run has written so far; only config.yaml is required."""
     folder = RunFolder.open(path)
+    split = _read_if_exists(folder, folder.split_file)
+    if folder.is_sealed():
+        check_same_run(split.get("config"), folder.config(), folder.config_file)
     lines = [line for line in folder.metrics() if isinstance(line, dict) and _is_number(line.get("step"))]
     return Run(
         path,
         read_yaml(read_text(folder.config_file), str(folder.config_file)),
-        labels=_read_if_exists(folder.labels_file),
-        split=_read_if_exists(folder.split_file),
+        labels=_read_if_exists(folder, folder.labels_file),
+        split=split,
         metrics=tuple(sorted(lines, key=lambda line: float(line["step"]))),
         result=folder.result() if folder.result_file.exists() else None,
-        evaluation=_read_if_exists(path / EVALUATION_FILE),
+        evaluation=_read_if_exists(folder, folder.evaluation_file),
     )
 
 
-def _read_if_exists(file: Path) -> dict[str, Any]:
-    """Read a JSON object; return an empty one if there is no such file."""
-    if not file.exists():
-        return {}
-    value = read_json(file)
-    if not isinstance(value, dict):
-        raise UserError(f"{file} must hold one JSON object, not {type(value).__name__}.")
-    return value
+def _read_if_exists(folder: RunFolder, file: Path) -> dict[str, Any]:
+    """Read a JSON file of the run; return an empty object if there is no such file."""
+    return folder.read_json(file) if file.exists() else {}

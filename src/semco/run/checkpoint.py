@@ -41,10 +41,20 @@ def save_checkpoint(folder: Path, step: int, tensors: Mapping[str, Tensor], stat
     metadata = {"semco": json.dumps({**header, "digest": digest(stored, header)})}
     with atomic_path(target) as temporary:
         save_file(stored, temporary, metadata)
-    for old in checkpoints(folder)[:-CHECKPOINTS_KEPT]:
-        old.unlink(missing_ok=True)
+    remove_old_checkpoints(folder, step)
     remove_leftovers(folder)
     return target
+
+
+def remove_old_checkpoints(folder: Path, step: int) -> None:
+    """Keep only the newest two checkpoints if the one of ``step``, which is known to be whole, is the newest.
+
+    A run calls this at its start, too, because it may have been killed between a save and this.
+    """
+    found = checkpoints(folder)
+    if found and found[-1] == checkpoint_path(folder, step):
+        for old in found[:-CHECKPOINTS_KEPT]:
+            old.unlink(missing_ok=True)
 
 
 def checkpoints(folder: Path) -> list[Path]:

@@ -11,8 +11,20 @@ from typing import Any
 
 from semco.config import Config, read_yaml
 from semco.errors import UserError
-from semco.files import cannot_write, is_leftover, lock, read_text, remove_leftovers, write_json, write_text
+from semco.files import (
+    cannot_write,
+    exists,
+    flush_to_disk,
+    is_leftover,
+    lock,
+    open_in_place,
+    read_json_object,
+    read_text,
+    remove_leftovers,
+    write_text,
+)
 from semco.run.result import RunResult
+from semco.run.seal import has_digest, read_with_digest, write_with_digest
 
 
 def free_run_folder(config: Config) -> Path:
@@ -40,13 +52,14 @@ class RunFolder:
         self.folds = path / "folds"  # runs of the cross-validation, removed when it is done
         self.model = path / "model"
         self.report_file = path / "report.html"
+        self.evaluation_file = path / "evaluation.json"
 
     @classmethod
     def create(cls, path: Path, config: Config) -> RunFolder:
         """Create the folder of a new run; an existing run is never overwritten."""
-        if path.is_file():
+        if exists(path) and not path.is_dir():
             raise UserError(f"{path} is a file; choose another folder for the run.")
-        if path.is_dir() and any(not is_leftover(entry) for entry in path.iterdir()):
+        if exists(path) and any(not is_leftover(entry) for entry in path.iterdir()):
             resume = f"resume it with 'semco resume {path}', or " if (path / "config.yaml").exists() else ""
             raise UserError(f"{path} exists and is not empty; {resume}choose another folder for the run.")
         try:
@@ -61,7 +74,7 @@ class RunFolder:
     def open(cls, path: Path) -> RunFolder:
         """Open the folder of an existing run."""
         run = cls(path)
-        if not path.exists():
+        if not exists(path):
             raise UserError(f"there is no run folder {path}.")
         if run.config_file.is_file():
             return run
@@ -80,12 +93,7 @@ class RunFolder:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Keep other processes from training in this folder; a kill releases the lock."""
-        file = self.path / ".lock"
-        try:
-            stream = file.open("w")
-        except OSError as error:
-            raise cannot_write(file, error) from error
-        with stream:
+        with open_in_place(self.path / ".lock", "a") as stream:
             if not lock(stream):
                 raise UserError(f"{self.path} is being trained by another process; wait for it, or stop it first.")
             yield
@@ -100,10 +108,18 @@ class RunFolder:
 
     def result(self) -> RunResult:
         """Return the result of a finished run."""
-        return RunResult.read(self.result_file)
+        return RunResult.parse(self.read_json(self.result_file), self.result_file)
 
     def write_result(self, result: RunResult) -> None:
-        write_json(self.result_file, result.model_dump(mode="json"))
+        write_with_digest(self.result_file, result.model_dump(mode="json"))
+
+    def read_json(self, file: Path) -> dict[str, Any]:
+        """Return the content of a JSON file of the run without its checksum; an edited one is a `UserError`."""
+        return read_with_digest(file) if self.is_sealed() else read_json_object(file)
+
+    def is_sealed(self) -> bool:
+        """Return whether the JSON files of this run have checksums; earlier runs have none, or only some."""
+        return any(map(has_digest, (self.split_file, self.labels_file, self.result_file, self.evaluation_file)))
 
     def remove_leftovers(self) -> None:
         """Remove the temporary files of killed processes."""
@@ -112,13 +128,16 @@ class RunFolder:
 
     def append_metrics(self, line: Mapping[str, Any]) -> None:
         """Append a line to the metrics."""
-        if self.metrics_file.exists() and not self.metrics_file.is_file():
-            raise UserError(f"cannot write {self.metrics_file}: it is not a file; remove it.")
         try:
-            with self.metrics_file.open("a", encoding="utf-8") as stream:
+            with open_in_place(self.metrics_file, "a") as stream:
                 stream.write(json.dumps(line) + "\n")
         except OSError as error:
             raise cannot_write(self.metrics_file, error) from error
+
+    def flush_metrics(self) -> None:
+        """Wait until the metrics are on the disk: those before a checkpoint must not be lost after it is saved."""
+        if self.metrics_file.is_file():
+            flush_to_disk(self.metrics_file)
 
     def metrics(self) -> Iterator[dict[str, Any]]:
         """Yield every line of the metrics; one that a kill cut short or that is not ours is left out."""

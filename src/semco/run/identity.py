@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from semco.config import DATASETS, Config, changed_fields, flat_fields
+from semco.errors import UserError
 from semco.run.seal import digest_of
 
 # Where things are; they may change between two parts of a run.
@@ -37,6 +38,17 @@ Changes = dict[str, tuple[Any, Any]]
 def changes_of_run(old: Mapping[str, Any], new: Mapping[str, Any]) -> Changes:
     """Return the fields that make ``new`` another run than ``old``; moved data do not."""
     return changed_fields(old, new, LOCATIONS)
+
+
+def check_same_run(saved: Mapping[str, Any] | None, config: Config, file: Path) -> None:
+    """Refuse a configuration, read from ``file``, that makes another run than the saved one, if there is one."""
+    changes = {} if saved is None else changes_of_run(saved, config.model_dump(mode="json"))
+    if changes:
+        details = "; ".join(f"{name} was {old} and is {new}" for name, (old, new) in changes.items())
+        raise UserError(
+            f"{file} is not the configuration that this run was started with ({details}): restore it, or start a new "
+            "run."
+        )
 
 
 def run_digest(config: Config) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from semco.errors import UserError
-from semco.files import read_json
 
 
 class ProbeResult(BaseModel):
@@ -76,10 +77,10 @@ class RunResult(BaseModel):
     """The linear probe, in runs that start from loaded weights."""
 
     @classmethod
-    def read(cls, file: Path) -> RunResult:
-        """Read a result file; a damaged one is named with the field that is wrong."""
+    def parse(cls, values: Mapping[str, Any], file: Path) -> RunResult:
+        """Return the result with these values; the error names the file that they were read from, and the field."""
         try:
-            return cls.model_validate(read_json(file))
+            return cls.model_validate(values)
         except ValidationError as error:
             first = error.errors()[0]
             field = ".".join(str(part) for part in first["loc"]) or "the file"

@@ -18,7 +18,7 @@ from torch import Tensor
 from semco.data.datasets import Dataset
 from semco.data.split import label_checksum
 from semco.errors import UserError
-from semco.files import read_json_object
+from semco.files import read_json_object, write_json
 
 DIGEST = "digest"
 # Label vectors are compared as numbers, because machines round differently.
@@ -32,18 +32,28 @@ def digest_of(values: Any) -> str:
     return hashlib.blake2b(json.dumps(values, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
-def with_digest(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of a JSON file with a checksum of it."""
-    return {**values, DIGEST: digest_of(values)}
+def write_with_digest(file: Path, values: Mapping[str, Any]) -> None:
+    """Write a JSON file with a checksum of its name and content, so that another file in its place is noticed, too."""
+    write_json(file, {**values, DIGEST: digest_of([file.name, values])})
 
 
 def read_with_digest(file: Path) -> dict[str, Any]:
     """Return the content of a JSON file without its checksum; raise a `UserError` if it was edited or damaged."""
     values = read_json_object(file)
     content = {name: value for name, value in values.items() if name != DIGEST}
-    if values.get(DIGEST) != digest_of(content):
-        raise UserError(f"{file} was edited or damaged after the run was started: restore it, or start a new run.")
+    if values.get(DIGEST) not in (digest_of([file.name, content]), digest_of(content)):  # the latter in earlier runs
+        raise UserError(f"{file} was edited or damaged after it was written: restore it, or start a new run.")
     return content
+
+
+def has_digest(file: Path) -> bool:
+    """Return whether this is a JSON file as `write_with_digest` wrote it."""
+    try:
+        values = read_json_object(file) if file.is_file() else {}
+    except UserError:
+        return False
+    found = values.pop(DIGEST, None)
+    return found is not None and bool(found == digest_of([file.name, values]))
 
 
 def broken_seals(sealed: Mapping[str, Any], current: Mapping[str, Any]) -> list[str]:
@@ -55,7 +65,8 @@ def broken_seals(sealed: Mapping[str, Any], current: Mapping[str, Any]) -> list[
 def _is_same(name: str, sealed: Any, current: Any) -> bool:
     if name != VECTORS:
         return bool(sealed == current)
-    return len(sealed) == len(current) and bool(np.allclose(sealed, current, atol=TOLERANCE))
+    is_list = isinstance(sealed, list) and len(sealed) == len(current)
+    return is_list and bool(np.allclose(sealed, current, atol=TOLERANCE))
 
 
 def seal_of_data(dataset: Dataset) -> dict[str, Any]:

@@ -96,7 +96,7 @@ def compiling(stop: StopRequest, step: int, run: Path) -> Iterator[None]:
     if stop.number is not None:
         raise Interrupted(stop.number, step, run)
     caught: tuple[type[BaseException], ...] = (*_compiler_errors(), KeyboardInterrupt)
-    stop.on_first = _interrupt
+    before, stop.on_first = stop.on_first, _interrupt
     try:
         yield
     except caught as error:
@@ -107,7 +107,7 @@ def compiling(stop: StopRequest, step: int, run: Path) -> Iterator[None]:
             raise
         raise _compilation_error(error, run) from error
     finally:
-        stop.on_first = None
+        stop.on_first = before
 
 
 def _interrupt() -> None:

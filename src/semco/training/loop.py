@@ -27,9 +27,9 @@ from semco.errors import UserError
 from semco.methods.base import Forward, Method, Pool
 from semco.models import Network, has_weights
 from semco.models.averaging import ema_copy, ema_decay_at, update_ema
-from semco.run.checkpoint import Checkpoint, checkpoints, load_checkpoint
+from semco.run.checkpoint import Checkpoint, checkpoints, load_checkpoint, remove_old_checkpoints
 from semco.run.folder import RunFolder
-from semco.run.identity import changes_of_run
+from semco.run.identity import check_same_run
 from semco.run.seal import broken_seals
 from semco.training.allocator import reuse_freed_memory
 from semco.training.compilation import choose_compilation, compiler_options, compiling, take_compiling_step
@@ -41,7 +41,7 @@ from semco.training.learning_rate import highest_backbone_rate, highest_learning
 from semco.training.observer import NullObserver, Observer
 from semco.training.optimiser import Rates, build_optimiser
 from semco.training.schedule import Schedule
-from semco.training.signals import Interrupted, StopRequest, catch_signals
+from semco.training.signals import Interrupted, StopRequest, announce_stop, catch_signals
 from semco.training.state import TrainingState
 from semco.training.statistics import DivergenceMonitor, Meters
 from semco.types import Batch, NoPeers, Progress, StepResult
@@ -150,6 +150,7 @@ class Trainer:
         """Set up what surrounds the loop: signals, prefetching, the compiler's options and cache, memory."""
         with (
             catch_signals(ignore_repeats=self._processes.are_several) as stop,
+            announce_stop(stop, self.observer.on_message),
             Prefetch(self.batches, self.state.step, self._schedule.total) as batches,
             compiler_options(self.config.training, self._device),
             compiler_cache(self._compiles) as cache,
@@ -252,6 +253,8 @@ class Trainer:
         if not self.state.is_finite():
             raise self._diverged(f"weights became non-finite at step {self.state.step}")
         self.state.seconds = time.perf_counter() - self._started
+        if self._processes.is_main:
+            self.run_folder.flush_metrics()
         self.state.save(self.run_folder.checkpoints, self.config.model_dump(mode="json"), self._seal)
 
     def _load(self) -> None:
@@ -260,10 +263,12 @@ class Trainer:
         with same_error_everywhere(self._processes):
             if self._processes.is_main:
                 checkpoint = load_checkpoint(self.run_folder.checkpoints)
-                self.run_folder.drop_metrics_after(0 if checkpoint is None else int(checkpoint[1]["step"]))
+                step = 0 if checkpoint is None else int(checkpoint[1]["step"])
+                self.run_folder.drop_metrics_after(step)
+                remove_old_checkpoints(self.run_folder.checkpoints, step)
         checkpoint = broadcast_from_main(checkpoint, self._processes)
         if checkpoint is not None:
-            self._check_configuration(checkpoint[1]["config"])
+            check_same_run(checkpoint[1]["config"], self.config, self.run_folder.config_file)
             self._check_seal(checkpoint[1]["seal"])
             self.state.load(checkpoint)
 
@@ -274,14 +279,4 @@ class Trainer:
             raise UserError(
                 f"{self.run_folder.path} was trained with other inputs than it has now ({', '.join(broken)}): restore "
                 "them, or start a new run."
-            )
-
-    def _check_configuration(self, saved: dict[str, Any]) -> None:
-        """Refuse to resume with another configuration than the one that the run was started with."""
-        changes = changes_of_run(saved, self.config.model_dump(mode="json"))
-        if changes:
-            details = "; ".join(f"{name} was {old} and is {new}" for name, (old, new) in changes.items())
-            raise UserError(
-                f"{self.run_folder.config_file} is not the configuration that this run was started with "
-                f"({details}): restore it, or start a new run."
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -38,14 +39,39 @@ class StopRequest:
     def __init__(self, *, ignore_repeats: bool = False) -> None:
         self.number: int | None = None
         self.on_first: Callable[[], None] | None = None  # called at the first signal
-        self._ignore_repeats = ignore_repeats
+        self.ignores_repeats = ignore_repeats
 
     def __call__(self, number: int, _frame: FrameType | None) -> None:
-        if self.number == signal.SIGINT and number == signal.SIGINT and not self._ignore_repeats:
+        if self.number == signal.SIGINT and number == signal.SIGINT and not self.ignores_repeats:
             raise KeyboardInterrupt
         is_first, self.number = self.number is None, number
         if is_first and self.on_first is not None:
             self.on_first()
+
+
+@contextmanager
+def announce_stop(stop: StopRequest, announce: Callable[[str], None]) -> Iterator[None]:
+    """Call ``announce`` with a sentence at the first signal, because a step may take long; not while compiling.
+
+    Another thread calls it: a signal may come while the main thread holds the locks that printing needs.
+    """
+    numbers: queue.SimpleQueue[int | None] = queue.SimpleQueue()  # the one queue that signal handlers may use
+
+    def wait() -> None:
+        number = numbers.get()
+        if number is not None:
+            hint = "" if stop.ignores_repeats or number != signal.SIGINT else "; press Ctrl-C again to stop at once"
+            announce(f"{signal.Signals(number).name}: the run stops after this step and saves{hint}")
+
+    thread = threading.Thread(target=wait, name="announce-stop", daemon=True)
+    thread.start()
+    stop.on_first = lambda: numbers.put(stop.number)
+    try:
+        yield
+    finally:
+        stop.on_first = None
+        numbers.put(None)
+        thread.join()
 
 
 @contextmanager

@@ -294,3 +294,10 @@ def test_the_error_for_an_unknown_file_lists_the_known_ones(tmp_path: Path) -> N
 def test_every_source_is_an_official_address_over_https() -> None:
     assert {"glove", "word2vec", "conceptnet", "numberbatch"} <= set(SOURCES)
     assert all(source.url.startswith("https://") and source.licence for source in SOURCES.values())
+
+
+def test_a_folder_whose_path_is_too_long_is_one_sentence(tmp_path: Path) -> None:
+    folder = tmp_path.joinpath(*["x" * 250] * 20)
+    with pytest.raises(UserError, match=r"cannot write .*File name too long"):
+        download(Source("http://localhost:1/a", "a"), folder)
+    assert list(tmp_path.iterdir()) == []

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from semco.errors import UserError, unknown
-from semco.files import cannot_write
+from semco.files import cannot_write, flush_to_disk, open_in_place
 from semco.labels.build.checksum import sha256
 from semco.labels.build.progress import Report, no_report
 
@@ -83,9 +83,9 @@ def download(source: Source, folder: Path, report: Report = no_report, pause: fl
     Failed attempts are ``pause`` seconds apart at first; the pause doubles with each attempt.
     """
     target, part = folder / source.file, folder / f"{source.file}.part"
-    if target.is_file() and source.size in (None, target.stat().st_size) and _size(target):
-        return target
     with _writing(target):
+        if target.is_file() and source.size in (None, target.stat().st_size) and _size(target):
+            return target
         folder.mkdir(parents=True, exist_ok=True)
     for path in (target, part):
         if path.exists() and not path.is_file():
@@ -103,7 +103,9 @@ def download(source: Source, folder: Path, report: Report = no_report, pause: fl
             time.sleep(pause * 2**tries if tries else 0)
     with _writing(target):
         _check(source, part, total, report)
+        flush_to_disk(part)
         part.replace(target)
+        flush_to_disk(folder)
     return target
 
 
@@ -167,8 +169,7 @@ def _receive(response: http.client.HTTPResponse, source: Source, part: Path, don
     total = _announced_size(response, source, done)
     with _writing(part):
         _check_announced(source, part, total, done)
-        stream = part.open("ab" if done else "wb")
-    with stream:
+    with open_in_place(part, "ab" if done else "wb") as stream:
         for chunk in _chunks(response):
             done += len(chunk)
             if done > (source.size or LARGEST):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from semco.errors import UserError
-from semco.files import ZIP_ERRORS, open_regular, open_zip, open_zip_member
+from semco.files import ZIP_ERRORS, exists, open_regular, open_zip, open_zip_member
 from semco.labels.build.progress import Report
 
 BLOCK = 16 * 2**20  # bytes read at a time
@@ -34,7 +34,7 @@ class Progress:
 def open_bytes(path: Path, stage: str, report: Report) -> Iterator[tuple[IO[bytes], Progress]]:
     """Yield the decompressed bytes of a file and its progress; a damaged archive raises a `UserError`."""
     path = Path(path)
-    if not path.exists():
+    if not exists(path):
         raise UserError(f"{path} is not a file; download it with `semco labels fetch`.")
     with open_regular(path) as raw:
         progress = Progress(path, raw, stage, report)
