@@ -36,6 +36,7 @@ bench: $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,bench]'
 	$(BIN)/semco bench augment
 	$(BIN)/semco bench step
+	$(BIN)/semco bench tune
 	$(BIN)/semco bench scale
 	$(BIN)/semco bench labels
 

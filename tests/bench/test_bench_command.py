@@ -27,12 +27,20 @@ ROW = {"size": 20, "cpu_s": 0.1, "memory_mb": 100.0, "time_exponent": 1.5, "memo
 SCALE = {"axes": {"classes": {"title": "classes", "rows": [ROW]}}}
 AUGMENT = {"ours_us": {"weak": 5.0}, "pillow_us": {"weak": 60.0}, "ratio": {"weak": 12.0}}
 LABELS = {"store": {"terms": 1000, "open_ms": 0.1234567}}
-RESULTS = {"augment": AUGMENT, "step": STEP, "scale": SCALE, "labels": LABELS}
+TUNE = {
+    "steps": {
+        mode: {"cpu_s": 3.0, "times_faster": 4.5, "median_wall_s": 2.0, "times_faster_median": 4.0, "memory_mb": 900.0}
+        for mode in ("all", "top", "heads")
+    },
+    "frozen": {"top": {"ms_per_view": 17.25, "bytes": 100}, "heads": {"ms_per_view": 21.5, "bytes": 10}},
+}
+RESULTS = {"augment": AUGMENT, "step": STEP, "scale": SCALE, "labels": LABELS, "tune": TUNE}
 EXPECTED = {
     "augment": ["us per image", "weak", "12.0"],
     "step": ["SemCo+", "authors", "which 400 steps win back", "everything except the network: 1.0 %"],
     "scale": ["classes", "100.0", "time grows faster than linearly up to classes = 20"],
     "labels": ["store: open ms", "0.123"],
+    "tune": ["heads", "4.5", "17.25", "than a step that trains all layers"],
 }
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from semco.config import AugmentConfig, Config
 from semco.data.batches import Batches
-from semco.data.inputs import ImageInputs
+from semco.data.inputs import ImageInputs, Inputs
 from semco.data.split import Split
 from semco.data.views import Augment
 from semco.distributed.processes import Processes
@@ -23,11 +23,14 @@ from semco.methods import build_method
 from semco.methods.base import Method, Pool
 from semco.models import build_network, feature_size
 from semco.models.activation import recompute_activations
+from semco.models.tuning import Tune, TunedNetwork, tune_network
 from semco.run.folder import RunFolder
+from semco.training.features import CachedInputs, FeatureFile
 from semco.training.loop import Trainer
 from semco.training.observer import Observer
 from semco.types import Task, Views
 
+CPU = torch.device("cpu")
 CHANNELS, EMBEDDING_SIZE, CLASSES_PER_GROUP = 3, 128, 2
 # Number of different images in a pool; a larger pool repeats them.
 DIFFERENT_IMAGES = 1000
@@ -50,6 +53,9 @@ class Setting:
     recompute: Literal["on", "off"] = "on"
     compile: Literal["on", "off"] = "off"
     norm: Literal["batch", "none"] = "batch"
+    tune: Tune = "all"
+    freeze_norm: bool = False
+    cached_views: int = 2
 
     def config(self) -> Config:
         """Return the configuration of a run that logs every step and never validates or saves."""
@@ -68,7 +74,8 @@ class Setting:
             "recompute": self.recompute,
             "device": "cpu",
         }
-        model = {"backbone": self.backbone, "norm": self.norm}
+        # Loaded weights would not change the cost of a step.
+        model = {"backbone": self.backbone, "norm": self.norm, "pretrained": "none", "tune": self.tune}
         return Config.parse({"method": method, "model": model, "training": training})
 
 
@@ -107,16 +114,21 @@ def make_task(setting: Setting) -> Task:
     )
 
 
-def make_batches(setting: Setting, method: Method[Any], processes: Processes) -> Batches:
-    """Return the batches of a synthetic pool, of which four batches of images are labelled."""
+def make_inputs(setting: Setting) -> ImageInputs:
+    """Return views of a synthetic pool."""
     different = make_images(min(setting.pool, DIFFERENT_IMAGES), setting.image_size)
     images = different.repeat(-(-setting.pool // len(different)), 1, 1, 1)[: setting.pool]
-    positions = torch.arange(setting.pool).numpy()
-    split = Split(positions[: 4 * setting.batch_size], positions, positions[:0], "")
     half = torch.full((CHANNELS,), 0.5)
     augment = Augment(AugmentConfig(), mean=half, std=half / 2)
+    return ImageInputs(images, augment if setting.channels_last else ChannelsFirst(augment), CPU)
+
+
+def make_batches(setting: Setting, method: Method[Any], inputs: Inputs, processes: Processes) -> Batches:
+    """Return the batches of a synthetic pool, of which four batches of images are labelled."""
+    positions = torch.arange(setting.pool).numpy()
+    split = Split(positions[: 4 * setting.batch_size], positions, positions[:0], "")
     return Batches(
-        ImageInputs(images, augment if setting.channels_last else ChannelsFirst(augment), torch.device("cpu")),
+        inputs,
         torch.arange(setting.pool) % setting.classes,
         split,
         method.views,
@@ -128,23 +140,47 @@ def make_batches(setting: Setting, method: Method[Any], processes: Processes) ->
     )
 
 
+def make_network(setting: Setting, method: Method[Any]) -> TunedNetwork:
+    """Return the whole network with initial weights, and which part of it is trained."""
+    config, size = setting.config(), setting.image_size
+    network = build_network(config.model, method.heads, setting.classes, EMBEDDING_SIZE, CHANNELS, size)
+    if setting.recompute == "on":
+        recompute_activations(network)
+    if setting.channels_last:
+        network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return tune_network(network, setting.tune, setting.freeze_norm)
+
+
+def make_feature_file(setting: Setting, tuned: TunedNetwork, folder: Path) -> FeatureFile:
+    """Return a file for the outputs of the frozen layers, which is not computed yet."""
+    shape = tuned.frozen()(torch.zeros(1, CHANNELS, setting.image_size, setting.image_size)).shape
+    return FeatureFile(folder, setting.pool, setting.cached_views, tuple(shape[1:]))
+
+
+def compute_inputs(setting: Setting, tuned: TunedNetwork, folder: Path) -> CachedInputs:
+    """Compute the outputs of the frozen layers into a file in ``folder``."""
+    file = make_feature_file(setting, tuned, folder)
+    file.compute(tuned.frozen(), make_inputs(setting), CPU, lambda *_: None)
+    return CachedInputs(file, CPU)
+
+
 def build_trainer(setting: Setting, folder: Path, observer: Observer, processes: Processes | None = None) -> Trainer:
     """Return a trainer with initial weights; ``observer`` receives one line of metrics per step."""
     processes = processes or Processes()
     config, task = setting.config(), make_task(setting)
     torch.manual_seed(0)
     method = build_method(config.method, task)
-    size = setting.image_size
-    network = build_network(config.model, method.heads, setting.classes, EMBEDDING_SIZE, CHANNELS, size)
-    if setting.recompute == "on":
-        recompute_activations(network)
-    if setting.channels_last:
-        network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    tuned = make_network(setting, method)
+    inputs: Inputs
+    if tuned.first:
+        inputs, network = compute_inputs(setting, tuned, folder.with_name("features")), tuned.trained()
+    else:
+        inputs, network = make_inputs(setting), tuned.whole
     return Trainer(
         config,
         network,
         method,
-        make_batches(setting, method, processes),
+        make_batches(setting, method, inputs, processes),
         task.group_ids,
         RunFolder.create(folder, config) if processes.is_main else RunFolder(folder),
         validate=lambda _: {},

@@ -91,6 +91,38 @@ def _profile_table(profile: Mapping[str, Any]) -> Table:
 
 
 @app.command()
+def tune(
+    size: Annotated[int, typer.Option(min=32, help="Height and width of the images.")] = 224,
+    batch_size: Annotated[int, typer.Option(min=1, help="Labelled images per step; three times as many are not.")] = 16,
+    quick: Quick = False,
+    threads: Threads = 2,
+    repeats: Annotated[int, typer.Option(min=1, help="Steps per mode; the best and the median count.")] = 5,
+    as_json: AsJson = False,
+) -> None:
+    """Measure a step of SemCo+ on EfficientNet-Lite0 that trains the heads, the last stages, or all layers."""
+    from semco.bench.tune import bench_tune
+
+    result = bench_tune(image_size=size, batch_size=batch_size, threads=threads, repeats=repeats, quick=quick)
+    _print(result, [_tune_table(result)], as_json)
+
+
+def _tune_table(result: Mapping[str, Any]) -> Table:
+    columns = {
+        "CPU time, best, s": "cpu_s",
+        "times faster": "times_faster",
+        "wall time, median, s": "median_wall_s",
+        "times faster, median": "times_faster_median",
+        "memory, MB": "memory_mb",
+    }
+    table = Table(Column("trained", no_wrap=True), *columns, "frozen layers, ms per view", box=None)
+    for mode, step in result["steps"].items():
+        frozen = result["frozen"].get(mode, {}).get("ms_per_view", "")
+        table.add_row(mode, *(str(step[field]) for field in columns.values()), str(frozen))
+    table.caption = "times faster: than a step that trains all layers; frozen layers are computed once per view"
+    return table
+
+
+@app.command()
 def scale(
     quick: Quick = False,
     threads: Threads = 2,

@@ -1,0 +1,76 @@
+"""The measurement of tuning: the modes do what they are called, and the ratios match the times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from semco.bench import tune as bench
+from semco.bench.synthetic import Setting, build_trainer
+from semco.bench.tune import FULL, MODES, QUICK, bench_tune, compare_modes, measure_frozen_pass, time_frozen_pass
+from semco.errors import UserError
+from semco.training.observer import NullObserver
+
+
+def test_semco_plus_on_a_pretrained_backbone_is_measured() -> None:
+    assert (FULL.method, FULL.backbone, FULL.image_size) == ("semco_plus", "efficientnet-lite0", 224)
+    assert (FULL.batch_size, FULL.mu, FULL.freeze_norm) == (16, 3, True)
+
+
+@pytest.mark.parametrize(("tune", "shape"), [("all", (3, 16, 16)), ("top", (32, 8, 8)), ("heads", (64,))])
+def test_the_modes_read_what_they_train_on(tmp_path: Path, tune: str, shape: tuple[int, ...]) -> None:
+    trainer = build_trainer(replace(QUICK, tune=tune), tmp_path / "run", NullObserver())  # type: ignore[arg-type]
+    assert trainer.batches.input_shape == shape
+    batch, _ = trainer.batches.batch(0)
+    assert batch.labelled.weak[0].shape == (4, *shape)
+    assert len(list(trainer.network.backbone.layers())) == {"all": 6, "top": 3, "heads": 0}[tune]
+    with torch.no_grad():
+        assert trainer.network.train()(batch.labelled.weak[0]).logits.shape == (4, 6)
+    assert (tmp_path / "features").exists() == (tune != "all")
+
+
+def test_ratios_match_the_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fake(settings: Mapping[str, Setting], repeats: int, threads: int) -> dict[str, dict[str, float]]:
+        assert (repeats, threads) == (5, 2)
+        assert {name: setting.tune for name, setting in settings.items()} == {mode: mode for mode in MODES}
+        seconds = {"all": 6.0, "top": 1.5, "heads": 0.04}
+        return {name: {"cpu_s": seconds[name], "median_wall_s": 2 * seconds[name] + 1} for name in settings}
+
+    monkeypatch.setattr(bench, "measure_in_turns", fake)
+    measured = compare_modes(QUICK, threads=2, repeats=5)
+    assert {mode: step["times_faster"] for mode, step in measured.items()} == {"all": 1.0, "top": 4.0, "heads": 150.0}
+    medians = {mode: step["times_faster_median"] for mode, step in measured.items()}
+    assert medians == {"all": 1.0, "top": 3.2, "heads": 12.0}
+
+
+def test_size_and_batch_size_are_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Setting] = []
+    monkeypatch.setattr(bench, "compare_modes", lambda base, *_: seen.append(base) or {})
+    monkeypatch.setattr(bench, "time_frozen_pass", lambda setting, _: {"tune": setting.tune})
+    result = bench_tune(image_size=160, batch_size=8)
+    assert seen == [replace(FULL, image_size=160, batch_size=8, pool=32)]
+    assert result["frozen"] == {"top": {"tune": "top"}, "heads": {"tune": "heads"}}
+
+
+def test_the_frozen_pass_is_timed_per_view() -> None:
+    measured = measure_frozen_pass(replace(QUICK, tune="top"))
+    assert measured["bytes"] == 2 * 32 * 8 * 8
+    assert measured["ms_per_view"] > 0
+    assert measured["cpu_ms_per_view"] > 0
+
+
+def test_a_failed_frozen_pass_raises_an_error_with_its_reason() -> None:
+    with pytest.raises(UserError, match=r"process of the frozen pass stopped .*no-such-backbone"):
+        time_frozen_pass(replace(QUICK, backbone="no-such-backbone", tune="top"), threads=1)
+
+
+def test_a_quick_measurement_runs_to_the_end() -> None:
+    result = bench_tune(threads=1, repeats=1, quick=True)
+    assert list(result["steps"]) == list(MODES)
+    assert result["steps"]["all"]["times_faster"] == 1.0
+    assert result["steps"]["heads"]["times_faster"] > 1.0
+    assert all(frozen["ms_per_view"] > 0 for frozen in result["frozen"].values())

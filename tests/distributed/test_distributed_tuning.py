@@ -1,0 +1,55 @@
+"""Runs from loaded weights in two processes: the same cache, the same probe, the same weights as in one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from test_distributed import assert_close, config_of, in_processes, train_all
+
+from semco.config import Config, ModelConfig, merge
+from semco.experiment import train
+from semco.models import build_backbone
+from semco.run.folder import RunFolder
+from semco.training.features import DATA
+
+
+def train_all_with_cache(cache: str, runs: dict[str, str]) -> None:
+    os.environ["XDG_CACHE_HOME"] = cache
+    train_all(runs)
+
+
+@pytest.fixture
+def configs(tiny_values: dict[str, Any], tmp_path: Path) -> dict[str, Config]:
+    """Runs of each mode; the last one is compared with the probe by cross-validation."""
+    torch.manual_seed(5)
+    weights = tmp_path / "weights.safetensors"
+    save_file(build_backbone(ModelConfig(backbone="wrn-10-1"), 1, 8).state_dict(), weights)
+    model = {"weights": str(weights), "cached_views": 2}
+    own = {"model": model, "training": {"steps": 4, "checkpoint_every": 4}}
+    modes: dict[str, dict[str, Any]] = {mode: {"model": {"tune": mode}} for mode in ("all", "top", "heads")}
+    modes["folds"] = {"model": {"tune": "heads"}, "data": {"validation": "none"}}
+    return {name: config_of(merge(merge(tiny_values, own), fields), "fixmatch") for name, fields in modes.items()}
+
+
+def test_two_processes_compute_what_one_does(
+    configs: dict[str, Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for count in ("one", "two"):
+        (tmp_path / f"cache-{count}").mkdir()
+    runs = {str(tmp_path / f"two-{name}"): config.to_yaml() for name, config in configs.items()}
+    in_processes(2, train_all_with_cache, str(tmp_path / "cache-two"), runs)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache-one"))
+    for name, config in configs.items():
+        train(config, tmp_path / f"one-{name}")
+        assert_close(tmp_path / f"one-{name}", tmp_path / f"two-{name}")
+        one, two = (RunFolder(tmp_path / f"{count}-{name}").result() for count in ("one", "two"))
+        assert one.probe == two.probe
+        assert one.test_accuracy == two.test_accuracy
+    files = [sorted(tmp_path.glob(f"cache-{count}/semco/features/*/{DATA}")) for count in ("one", "two")]
+    assert [file.read_bytes() for file in files[0]] == [file.read_bytes() for file in files[1]]
+    assert len(files[0]) == 2  # top and heads
