@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from semco.config import AugmentConfig
-from semco.data.inputs import ImageInputs, _fit_on, move
+from semco.data.inputs import ImageInputs, _fit_on, images_at_a_time, move
 from semco.data.views import Augment
 
 CPU = torch.device("cpu")
@@ -47,3 +48,11 @@ def test_large_images_stay_in_memory_of_the_host() -> None:
     assert _fit_on(large, CPU)
     assert _fit_on(small, torch.device("mps"))
     assert not _fit_on(large, torch.device("mps"))
+
+
+@pytest.mark.parametrize(
+    ("shape", "size"),
+    [((3, 32, 32), 256), ((3, 224, 224), 39), ((3, 4096, 4096), 1), ((1280,), 256), ((9, 14, 14), 256)],
+)
+def test_large_images_are_evaluated_a_few_at_a_time(shape: tuple[int, ...], size: int) -> None:
+    assert images_at_a_time(256, shape) == size

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from semco.training import allocator
-from semco.training.allocator import reuse_freed_memory
+from semco.training.allocator import reuse_freed_memory, with_reused_memory
 
 
 @pytest.fixture
@@ -50,3 +50,20 @@ def test_nothing_is_done_on_a_gpu_or_unasked(calls: list[tuple[int, int]], devic
     with reuse_freed_memory(torch.device(device), wanted) as keep:
         keep()
     assert calls == []
+
+
+def test_an_inner_block_changes_nothing(calls: list[tuple[int, int]]) -> None:
+    with reuse_freed_memory(torch.device("cpu")) as keep:
+        keep()
+        calls.clear()
+        with reuse_freed_memory(torch.device("cpu")) as inner:
+            inner()
+        assert calls == []
+    assert calls == [*DEFAULTS, (0, 0)]
+
+
+def test_memory_is_reused_from_the_first_result_on(calls: list[tuple[int, int]]) -> None:
+    seen = [(result, list(calls)) for result in with_reused_memory(iter([1, 2]), torch.device("cpu"))]
+    kept = [*OWN_PAGES, (0, 0), (-1, -1), (-4, 0)]
+    assert seen == [(1, OWN_PAGES), (2, kept)]
+    assert calls == [*kept, *DEFAULTS, (0, 0)]

@@ -5,6 +5,8 @@ Shapes: N images, C channels, H height, W width.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Protocol
 
 import torch
@@ -16,6 +18,9 @@ from semco.types import Views
 MAX_PART_OF_FREE_MEMORY = 0.25
 # Largest size of the images on devices that do not report their free memory.
 MAX_BYTES = 1 << 30
+# Largest number of pixels of a batch in evaluation: 39 images of 224 x 224. The first layers of a network make up to
+# a hundred numbers of each.
+MOST_PIXELS = 2_000_000
 
 
 class ViewMaker(Protocol):
@@ -66,6 +71,11 @@ class ImageInputs:
 
     def _select(self, position: Tensor) -> Tensor:
         return move(self._images[position.to(self._images.device)], self._device)
+
+
+def images_at_a_time(batch_size: int, shape: Sequence[int]) -> int:
+    """Return the batch size for inputs of a shape (C, H, W) in evaluation, so that large images need little memory."""
+    return max(1, min(batch_size, MOST_PIXELS // max(1, math.prod(shape[1:]))))
 
 
 def move(tensor: Tensor, device: torch.device) -> Tensor:

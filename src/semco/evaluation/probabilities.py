@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from semco.errors import UserError
 from semco.pseudo_labels.semantic import class_probabilities
+from semco.training.allocator import with_reused_memory
 from semco.types import Outputs
 
 Head = Literal["one_hot", "semantic", "average"]
@@ -56,10 +57,15 @@ def predict_probabilities(network: nn.Module, batches: Iterable[Tensor], scorer:
     was_training = network.training
     network.eval()
     try:
-        parts = [scorer(network(images)).cpu() for images in batches]
+        scores = (scorer(network(images)).cpu() for images in batches)
+        parts = list(with_reused_memory(scores, _device_of(network)))
     finally:
         network.train(was_training)
     return _to_finite_array(torch.cat(parts) if parts else torch.empty(0, 0))
+
+
+def _device_of(network: nn.Module) -> torch.device:
+    return next((parameter.device for parameter in network.parameters()), torch.device("cpu"))
 
 
 def _to_finite_array(scores: Tensor) -> NDArray[np.float32]:

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from semco.data.inputs import images_at_a_time
 from semco.data.normalise import normalise_images
 from semco.errors import UserError
 from semco.evaluation import metrics
@@ -33,7 +34,7 @@ def image_batches(
 ) -> Iterator[Tensor]:
     """Yield images (N, C, H, W) uint8 as normalised batches, in order; the last batch may be shorter."""
     mean_and_std = torch.tensor(mean, device=device), torch.tensor(std, device=device)
-    for chunk in torch.split(images, batch_size):
+    for chunk in torch.split(images, images_at_a_time(batch_size, images.shape[1:])):
         yield normalise_images(chunk.to(device), *mean_and_std)
 
 

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from semco.config import Config, MethodConfig
 from semco.data.batches import Batches
+from semco.data.inputs import images_at_a_time
 from semco.data.split import hidden_truth
 from semco.distributed.processes import Processes, broadcast_from_main, gather_uneven_rows, same_error_everywhere
 from semco.evaluation.metrics import accuracy
@@ -140,7 +141,8 @@ class Session:
 
     def _training_scores(self, network: nn.Module, index: Tensor, head: Head) -> NDArray[np.float32]:
         """Return the probabilities of the training images at ``index``, without augmentation."""
-        share = index[self.processes.share(len(index))].split(self.config.evaluation.batch_size)
+        size = images_at_a_time(self.config.evaluation.batch_size, self._model.inputs.shape)
+        share = index[self.processes.share(len(index))].split(size)
         return self._scores(network, map(self._model.inputs.plain, share), head)
 
     def _measure_probe(self) -> tuple[Network, ProbeResult] | None:

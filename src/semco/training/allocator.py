@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import torch
 
@@ -15,6 +16,10 @@ TRIM_THRESHOLD, MMAP_THRESHOLD, MMAP_MAX = -1, -3, -4
 OWN_PAGES = {TRIM_THRESHOLD: 128 << 10, MMAP_THRESHOLD: 128 << 10, MMAP_MAX: 65536}
 NEVER_RETURNED = {TRIM_THRESHOLD: -1, MMAP_MAX: 0}
 DEFAULTS = {TRIM_THRESHOLD: 64 << 20, MMAP_THRESHOLD: 32 << 20, MMAP_MAX: 65536}
+
+R = TypeVar("R")
+# The block in which freed memory is reused now; at most one, because the setting belongs to the whole process.
+_blocks: list[torch.device] = []
 
 
 @contextmanager
@@ -28,9 +33,9 @@ def reuse_freed_memory(device: torch.device, is_wanted: bool = True) -> Iterator
     close together and not between the tensors of that step, where the next ones would not fit: that was a quarter of
     the peak of a compiled WRN-28-2.
 
-    Without glibc, on other devices than CPUs, or if not wanted, nothing is done.
+    Without glibc, on other devices than CPUs, inside another such block, or if not wanted, nothing is done.
     """
-    library = _glibc(device) if is_wanted else None
+    library = _glibc(device) if is_wanted and not _blocks else None
     if library is None:
         yield lambda: None
         return
@@ -40,11 +45,25 @@ def reuse_freed_memory(device: torch.device, is_wanted: bool = True) -> Iterator
         _set(library, NEVER_RETURNED)
 
     _set(library, OWN_PAGES)
+    _blocks.append(device)
     try:
         yield keep
     finally:
+        _blocks.pop()
         _set(library, DEFAULTS)
         library.malloc_trim(0)
+
+
+def with_reused_memory(results: Iterable[R], device: torch.device) -> Iterator[R]:
+    """Yield results that are computed one by one; each reuses the memory that the one before has freed.
+
+    A network on images of 224 x 224 pixels is three times as fast so.
+    """
+    with reuse_freed_memory(device) as keep_memory:
+        for number, result in enumerate(results):
+            yield result
+            if number == 0:
+                keep_memory()
 
 
 def _glibc(device: torch.device) -> ctypes.CDLL | None:

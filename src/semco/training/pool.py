@@ -10,8 +10,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from semco.data.inputs import Inputs
+from semco.data.inputs import Inputs, images_at_a_time
 from semco.distributed.processes import Processes, gather_uneven_rows
+from semco.training.allocator import with_reused_memory
 from semco.types import Outputs
 
 
@@ -34,9 +35,9 @@ class NetworkPool:
         processes: Processes | None = None,
     ) -> None:
         self.class_ids = labels[labelled].to(device)
-        self._network, self._inputs = network, inputs
+        self._network, self._inputs, self._device = network, inputs, device
         self._labelled, self._unlabelled = labelled, unlabelled
-        self._batch_size = batch_size
+        self._batch_size = images_at_a_time(batch_size, inputs.shape)
         self._processes = processes or Processes()
 
     def labelled(self) -> Outputs:
@@ -48,7 +49,7 @@ class NetworkPool:
     @torch.no_grad()
     def _outputs(self, index: Tensor) -> Outputs:
         self._network.eval()
-        parts = list(self._batches(index[self._processes.share(len(index))]))
+        parts = list(with_reused_memory(self._batches(index[self._processes.share(len(index))]), self._device))
         columns = ("features", "logits", "embedding", "rotation")
         return Outputs(**{c: self._join([getattr(part, c) for part in parts]) for c in columns})  # type: ignore[arg-type]
 
