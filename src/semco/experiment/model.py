@@ -6,6 +6,8 @@ Shapes: N images, F features, K classes, d embedding size.
 from __future__ import annotations
 
 import copy
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +21,7 @@ from semco.data.inputs import ImageInputs, Inputs
 from semco.data.views import Augment
 from semco.distributed.processes import Processes, broadcast_from_main, same_error_everywhere
 from semco.evaluation.probe import Probe, fit_embedding, fit_probe
+from semco.evaluation.results import image_batches
 from semco.experiment.problem import Problem
 from semco.files import cache_folder
 from semco.methods.base import Method
@@ -26,6 +29,7 @@ from semco.models import Network, build_network, has_weights
 from semco.models.tuning import TunedNetwork, choose_tune, tune_network
 from semco.run.checkpoint import digest
 from semco.run.seal import digest_of
+from semco.training.allocator import with_reused_memory
 from semco.training.execution import prepare_network
 from semco.training.features import CachedInputs, FeatureFile, remove_oldest
 from semco.training.observer import Observer
@@ -33,6 +37,8 @@ from semco.training.pool import NetworkPool
 
 # Bytes that all cached outputs of frozen layers may take; the files that were used longest ago are removed.
 MOST_CACHED = 20 * 10**9
+# Bytes of memory that the outputs of frozen layers for the test images may take; they are used twice.
+MOST_TEST_BYTES = 500 * 10**6
 
 
 @dataclass(frozen=True)
@@ -87,6 +93,29 @@ class RunModel:
         """What the trained part reads: views of the training images, or outputs of the frozen layers for them."""
         images = ImageInputs(self.problem.dataset.train_images, self.augment, self.device)
         return self._cached(images) if self.is_cached else images
+
+    def test_inputs(self) -> Iterator[Tensor]:
+        """Yield what the trained part reads for this process's share of the test images, in batches."""
+        yield from self._frozen_test or self._run_frozen_test()
+
+    @cached_property
+    def _frozen_test(self) -> list[Tensor]:
+        """The same, computed once; empty if nothing is cached or it would take too much memory."""
+        images = self.problem.dataset.test_images
+        size = 0 if images is None else len(images) * 4 * math.prod(self.inputs.shape)
+        return list(self._run_frozen_test()) if self.is_cached and size <= MOST_TEST_BYTES else []
+
+    def _run_frozen_test(self) -> Iterator[Tensor]:
+        images, batch_size = self.problem.dataset.test_images, self.config.evaluation.batch_size
+        assert images is not None
+        share = images[self.processes.share(len(images))]
+        batches = image_batches(share, self.problem.mean, self.problem.std, batch_size, self.device)
+        if not self.is_cached:
+            yield from batches
+            return
+        frozen = self.tuned.frozen()
+        with torch.inference_mode():
+            yield from with_reused_memory((frozen(batch) for batch in batches), self.device)
 
     def initial(self) -> Network:
         """Return what the loop trains, with its initial weights."""

@@ -25,7 +25,7 @@ from semco.evaluation.metrics import accuracy
 from semco.evaluation.model_file import ModelDescription, SavedModel, save_model
 from semco.evaluation.pool_labels import write_pseudo_labels
 from semco.evaluation.probabilities import Head, Scorer, predict_probabilities
-from semco.evaluation.results import Evaluation, evaluate_probabilities, image_batches, write_evaluation
+from semco.evaluation.results import Evaluation, evaluate_probabilities, write_evaluation
 from semco.evaluation.samples import pick_samples
 from semco.experiment.cross_validation import Comparison, fold_positions, number_of_folds
 from semco.experiment.model import RunModel
@@ -118,14 +118,11 @@ class Session:
         everything: NDArray[np.float32] = gather_uneven_rows(torch.from_numpy(scores), self.processes).numpy()
         return everything
 
-    def _test_scores(self, network: Network, head: Head) -> NDArray[np.float32] | None:
-        """Return the probabilities of the test images under the whole network, if there are test images."""
-        images, batch_size = self.problem.dataset.test_images, self.config.evaluation.batch_size
-        if images is None:
+    def _test_scores(self, part: nn.Module, head: Head) -> NDArray[np.float32] | None:
+        """Return the probabilities of the test images under a network with this trained part, if there are any."""
+        if self.problem.dataset.test_images is None:
             return None
-        share = images[self.processes.share(len(images))]
-        batches = image_batches(share, self.problem.mean, self.problem.std, batch_size, self.device)
-        return self._scores(network, batches, head)
+        return self._scores(part, self._model.test_inputs(), head)
 
     def _validate(self, network: nn.Module) -> dict[str, float]:
         """Return the accuracy on the validation images as a metric, if there are any."""
@@ -151,7 +148,9 @@ class Session:
         if probe is None:
             return None
         network = self._model.probe_part()
-        evaluation = self._evaluate(self._test_scores(self._model.complete(network), "one_hot"), "one_hot")
+        # Without steps the probe is the model, whose test images are evaluated at the end.
+        scores = self._test_scores(network, "one_hot") if self._method.takes_steps else None
+        evaluation = self._evaluate(scores, "one_hot")
         result = ProbeResult(
             strength=probe.strength,
             cross_validation=probe.cross_validation,
@@ -238,7 +237,7 @@ class Session:
         outputs = self._model.pool(part).unlabelled()
         validation = self._validation_accuracy(part, head)
         network = self._model.complete(part)
-        scores = self._test_scores(network, head)
+        scores = self._test_scores(part, head)
         result: RunResult | None = None
         with same_error_everywhere(self.processes):
             if self.processes.is_main:
@@ -264,6 +263,8 @@ class Session:
         probe: ProbeResult | None,
     ) -> RunResult:
         test = evaluation.summary() if evaluation else {}
+        if probe is not None and evaluation is not None and not self._method.takes_steps:
+            probe = probe.model_copy(update={"test_accuracy": evaluation.accuracy})
         group_ids = torch.from_numpy(self.problem.groups.group_ids).to(self.device)
         return RunResult(
             method=self.config.method.name,
