@@ -22,11 +22,11 @@ from semco.evaluation.results import image_batches
 from semco.experiment import resume, train
 from semco.experiment.cross_validation import Comparison
 from semco.models import build_backbone
-from semco.run.folder import RunFolder
 from semco.run.result import ProbeResult
 from semco.training.features import DATA
 from semco.training.loop import Trainer
 from semco.training.observer import NullObserver
+from tests.experiment.same_runs import assert_same_run, weights_of
 
 MODES = ["all", "top", "heads"]
 NO_VALIDATION = {"validation": "none"}
@@ -111,24 +111,6 @@ def make_config(tiny_values: dict[str, Any], weights: Path) -> Make:
         return configure(options=merge(merge(tiny_values, own), over))
 
     return make
-
-
-def lines_of(run: Path) -> list[dict[str, Any]]:
-    """Metrics without the clock."""
-    return [{k: v for k, v in line.items() if k != "seconds"} for line in RunFolder(run).metrics()]
-
-
-def weights_of(run: Path) -> dict[str, torch.Tensor]:
-    return dict(load_file(run / "model" / "model.safetensors"))
-
-
-def assert_same_run(one: Path, two: Path) -> None:
-    assert lines_of(one) == lines_of(two)
-    first, second = weights_of(one), weights_of(two)
-    assert first.keys() == second.keys()
-    assert all(torch.equal(first[name], second[name]) for name in first)
-    results = [RunFolder(run).result().model_dump(exclude={"seconds", "run"}) for run in (one, two)]
-    assert results[0] == results[1]
 
 
 @pytest.mark.parametrize("crash", [1, 5])

@@ -18,7 +18,6 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from PIL import Image
-from safetensors.torch import load_file
 from torch._dynamo.exc import TorchDynamoException
 
 from semco.config import Config, configure, merge
@@ -33,26 +32,11 @@ from semco.training.compilation import Compilation
 from semco.training.loop import Trainer
 from semco.training.observer import MetricsLine, NullObserver
 from semco.training.signals import Interrupted
+from tests.experiment.same_runs import assert_same_run, lines_of, weights_of
 
 
 def config_of(values: dict[str, Any], **over: Any) -> Config:
     return configure(options=merge(values, over))
-
-
-def lines_of(run: Path) -> list[dict[str, Any]]:
-    """Metrics without the clock."""
-    return [{k: v for k, v in line.items() if k != "seconds"} for line in RunFolder(run).metrics()]
-
-
-def weights_of(run: Path) -> dict[str, torch.Tensor]:
-    return dict(load_file(run / "model" / "model.safetensors"))
-
-
-def assert_same_run(one: Path, two: Path) -> None:
-    assert lines_of(one) == lines_of(two)
-    first, second = weights_of(one), weights_of(two)
-    assert first.keys() == second.keys()
-    assert all(torch.equal(first[name], second[name]) for name in first)
 
 
 @pytest.mark.parametrize("method", ["supervised", "fixmatch", "semco"])

@@ -1,0 +1,29 @@
+"""Comparison of run folders whose runs should have gone the same way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+
+from semco.run.folder import RunFolder
+
+
+def lines_of(run: Path) -> list[dict[str, Any]]:
+    """Metrics without the clock."""
+    return [{k: v for k, v in line.items() if k != "seconds"} for line in RunFolder(run).metrics()]
+
+
+def weights_of(run: Path) -> dict[str, torch.Tensor]:
+    return dict(load_file(run / "model" / "model.safetensors"))
+
+
+def assert_same_run(one: Path, two: Path) -> None:
+    assert lines_of(one) == lines_of(two)
+    first, second = weights_of(one), weights_of(two)
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    results = [RunFolder(run).result().model_dump(exclude={"seconds", "run"}) for run in (one, two)]
+    assert results[0] == results[1]
