@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -12,6 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+
+# A shell starts background jobs with SIGINT ignored, and the processes that tests start and interrupt would inherit it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 CLASSES = ("dog", "cat", "ship", "truck")
 

@@ -220,7 +220,7 @@ def problems(draw: st.DrawFn) -> tuple[torch.Tensor, DataConfig, int]:
 @given(problems())
 def test_properties_of_every_split(problem: tuple[torch.Tensor, DataConfig, int]) -> None:
     labels, config, seed = problem
-    if config.pool == "unlabelled" and config.num_labels is None and config.labels_per_class is None:
+    if config.pool == "unlabelled":
         labels = torch.cat([labels, torch.tensor([-1])])  # with every label in use, the pool needs another image
     split = make_split(labels, config, seed)
     everything, validation = set(range(len(labels))), set(split.validation.tolist())

@@ -45,4 +45,5 @@ def test_names_that_are_not_found_exactly(name: str, terms: set[str]) -> None:
 @pytest.mark.parametrize("name", ["Schmetterling", "EntleBucher", "qwrtzp", "🐶", "x" * 1000])
 def test_unknown_names(name: str) -> None:
     with pytest.raises(UserError, match="is not in the vocabulary"):
-        Lookup(bundled_store()).find_all([name])
+        Lookup(bundled_store(), is_strict=True).find_all([name])
+    assert Lookup(bundled_store()).find_all([name])[0][0].route == "own vector"

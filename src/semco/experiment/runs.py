@@ -18,7 +18,7 @@ from semco.experiment.plan import make_plan, with_plan_of
 from semco.experiment.problem import Problem, prepare, with_image_size
 from semco.experiment.session import Session
 from semco.report import write_report
-from semco.run.folder import RunFolder, free_run_folder
+from semco.run.folder import RunFolder, check_free, free_run_folder
 from semco.run.identity import changes_of_command
 from semco.run.result import RunResult
 from semco.training.execution import choose_device
@@ -51,6 +51,8 @@ def train(
             watcher.on_message("a process died: all processes restart from the last checkpoint")
             return _resume(path, processes, watcher)
         with same_error_everywhere(processes):
+            if processes.is_main:
+                check_free(path)  # before the data are read, which may take minutes
             check_batch_size(config.training.batch_size, processes.world_size)
             device = choose_device(config.training.device, processes)
             problem = prepare(config, None, watcher, dataset)

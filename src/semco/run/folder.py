@@ -37,6 +37,15 @@ def free_folder(parent: Path, stem: str) -> Path:
     return next(path for n in itertools.count(1) if not (path := parent / f"{stem}-{n}").exists())
 
 
+def check_free(path: Path) -> None:
+    """Raise an error if a folder cannot be that of a new run because something is there."""
+    if exists(path) and not path.is_dir():
+        raise UserError(f"{path} is a file; choose another folder for the run.")
+    if exists(path) and any(not is_leftover(entry) for entry in path.iterdir()):
+        resume = f"resume it with 'semco resume {path}', or " if (path / "config.yaml").exists() else ""
+        raise UserError(f"{path} exists and is not empty; {resume}choose another folder for the run.")
+
+
 class RunFolder:
     """Paths and small files of one run."""
 
@@ -57,11 +66,7 @@ class RunFolder:
     @classmethod
     def create(cls, path: Path, config: Config) -> RunFolder:
         """Create the folder of a new run; an existing run is never overwritten."""
-        if exists(path) and not path.is_dir():
-            raise UserError(f"{path} is a file; choose another folder for the run.")
-        if exists(path) and any(not is_leftover(entry) for entry in path.iterdir()):
-            resume = f"resume it with 'semco resume {path}', or " if (path / "config.yaml").exists() else ""
-            raise UserError(f"{path} exists and is not empty; {resume}choose another folder for the run.")
+        check_free(path)
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
