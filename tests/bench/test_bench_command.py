@@ -37,7 +37,7 @@ TUNE = {
 RESULTS = {"augment": AUGMENT, "step": STEP, "scale": SCALE, "labels": LABELS, "tune": TUNE}
 EXPECTED = {
     "augment": ["us per image", "weak", "12.0"],
-    "step": ["SemCo+", "authors", "which 400 steps win back", "everything except the network: 1.0 %"],
+    "step": ["SemCo+", "authors", "which pays off after 400 steps", "everything except the network: 1.0 %"],
     "scale": ["classes", "100.0", "time grows faster than linearly up to classes = 20"],
     "labels": ["store: open ms", "0.123"],
     "tune": ["heads", "4.5", "17.25", "than a step that trains all layers"],
@@ -68,4 +68,4 @@ def test_a_compilation_that_never_pays_is_reported(monkeypatch: pytest.MonkeyPat
     compiled = {**VARIANT, "compile_cpu_s": 120.0, "break_even_steps": None}
     monkeypatch.setattr("semco.bench.step.bench_step", lambda **_: {**STEP, "variants": {"compiled": compiled}})
     monkeypatch.setenv("COLUMNS", "200")
-    assert "which it never wins back" in CliRunner().invoke(app, ["step"]).stdout
+    assert "which never pays off" in CliRunner().invoke(app, ["step"]).stdout

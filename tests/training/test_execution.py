@@ -39,7 +39,7 @@ def test_long_runs_compile_and_short_ones_do_not(network: nn.Module, monkeypatch
     for steps, wanted in ((back, False), (2 * back - 1, False), (2 * back, True)):
         chosen = choose_compilation(TrainingConfig(steps=steps), network, (3, 8, 8), 100, CPU)
         assert chosen.is_wanted is wanted
-        assert f"about {back} steps win back" in chosen.reason
+        assert f"pays off after about {back} steps" in chosen.reason
     # Twice the work, and it is worth it twice as soon.
     assert choose_compilation(TrainingConfig(steps=back + 1), network, (3, 8, 8), 200, CPU).is_wanted
 

@@ -70,7 +70,7 @@ def _variant_table(variants: Mapping[str, Mapping[str, Any]]) -> Table:
         table.add_row(name, *(str(variant[field]) for field in columns.values()))
     if compiled := variants.get("compiled"):
         steps = compiled["break_even_steps"]
-        pays = "which it never wins back" if steps is None else f"which {steps} steps win back"
+        pays = "which never pays off" if steps is None else f"which pays off after {steps} steps"
         table.caption = f"compiling takes {compiled['compile_cpu_s']} s of CPU time, {pays}"
     return table
 

@@ -30,7 +30,7 @@ def recipes(name: str = typer.Argument(None, help="Show the values of this recip
     console.print(_published_table())
     console.print(
         "Recipes are layers: --recipe cifar100-2500-mu3,semco,no-grouping puts three of them on top of each other; a "
-        "method is a recipe too. 'cpu' after a cell makes it small enough for two cores, and no published setting.",
+        "method is a recipe too. 'cpu' after a cell makes it small enough for two cores, which is not published.",
         style="dim",
     )
 

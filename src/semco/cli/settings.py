@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from semco.config import Section
 
 # The ends of a range in words, by their names in a JSON schema.
+NO_END = 2**53  # limits from here on say nothing to a person
 ENDS = {"minimum": "from", "exclusiveMinimum": "above", "maximum": "to", "exclusiveMaximum": "below"}
 KINDS = {
     "number": "a number",
@@ -96,5 +97,5 @@ def allowed_values(schema: Mapping[str, Any]) -> str:
         return " or ".join(allowed_values(each) for each in schema["anyOf"])
     if named := schema.get("enum") or ([schema["const"]] if "const" in schema else []):
         return ", ".join(named)
-    ends = [f"{word} {schema[end]:g}" for end, word in ENDS.items() if end in schema]
+    ends = [f"{word} {schema[end]:g}" for end, word in ENDS.items() if abs(schema.get(end, NO_END)) < NO_END]
     return " ".join([KINDS.get(schema["type"], schema["type"]), *ends])

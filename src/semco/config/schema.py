@@ -202,7 +202,7 @@ class TrainingConfig(Section):
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """Precision of the network: "auto" is float32 on CPUs and bfloat16 (or float16) on GPUs."""
     compile: Annotated[Literal["auto", "on", "off"], BeforeValidator(_on_or_off)] = "auto"
-    """torch.compile: "auto" turns it on if the run is long enough to win the compile time back."""
+    """torch.compile: "auto" turns it on if the run is long enough for compiling to pay off."""
     recompute: Annotated[Literal["auto", "on", "off"], BeforeValidator(_on_or_off)] = "auto"
     """Store fewer activations and recompute them in the backward pass: less memory for little time. "auto" turns it on
     for CPUs, where it was measured."""

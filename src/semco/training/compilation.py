@@ -61,7 +61,7 @@ def choose_compilation(
     if device.type == "cpu":
         step = views * multiply_adds(network, image_shape) / EAGER_RATE
         steps = round(seconds / (COMPILE_SAVES * step))
-    expected = f"compiling takes about {seconds:.0f} s, which about {steps} steps win back"
+    expected = f"compiling takes about {seconds:.0f} s and pays off after about {steps} steps"
     return Compilation(config.total_steps >= 2 * steps, expected)  # not for a small gain
 
 
