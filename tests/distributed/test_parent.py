@@ -31,6 +31,7 @@ def exits(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     monkeypatch.setattr(parent.os, "_exit", codes.append)
     monkeypatch.setattr(parent, "GRACE", 0.0)
     monkeypatch.setattr(parent, "INTERVAL", 0.0)
+    monkeypatch.setattr(parent, "_exit_later", lambda _: None)
     yield codes
     for thread in watchers():
         thread.join(10)
@@ -64,6 +65,27 @@ def test_a_process_that_torchrun_started_looks_at_its_parent(exits: list[int], m
             thread.join(10)
         assert stop.number == signal.SIGTERM
     assert exits == [143]
+
+
+@pytest.mark.parametrize(("is_alive", "codes"), [(True, []), (False, [143])])
+def test_a_worker_without_a_parent_ends_at_once(
+    is_alive: bool, codes: list[int], exits: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = SimpleNamespace(is_alive=lambda: is_alive)
+    monkeypatch.setattr(parent.multiprocessing, "parent_process", lambda: found)
+    parent.exit_without_parent(143)
+    assert exits == codes
+
+
+def test_a_process_that_hangs_while_python_ends_is_ended() -> None:
+    code = (
+        "import atexit, threading\n"
+        "from semco.distributed import parent\n"
+        "atexit.register(threading.Event().wait)\n"
+        "parent._exit_later(0.5)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], timeout=60, capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (1, "")
 
 
 def test_the_shell_of_a_background_process_may_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,8 +155,9 @@ def kill_command(command: list[str], run: Path) -> tuple[set[int], str]:
     left = alive(workers)
     for pid in left:
         os.kill(pid, signal.SIGKILL)
+    errors = started.communicate()[1]
     assert not left
-    return workers, started.communicate()[1]
+    return workers, errors
 
 
 def test_workers_of_a_killed_command_save_and_end(tiny_values: dict[str, Any], tmp_path: Path) -> None:

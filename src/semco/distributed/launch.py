@@ -9,6 +9,8 @@ import sys
 import uuid
 from collections.abc import Callable
 
+from semco.distributed.parent import exit_without_parent
+
 # How often a worker that dies is restarted, together with the others, from the last checkpoint.
 RESTARTS = 3
 # Imported once by the process that the workers are forked from: the run, and what it imports on the way.
@@ -56,5 +58,6 @@ def _work(work: Callable[..., int], *arguments: object) -> int:
     """Run in a worker. A code above 128, caused by a signal, must end the process, because the agent waits for that."""
     code = work(*arguments)
     if code > 128:
+        exit_without_parent(code)
         sys.exit(code)
     return code

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import faulthandler
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 # Seconds for the processes to save after the parent's death, as many as torchrun gives them, and between two checks.
 GRACE, INTERVAL = 30.0, 0.5
+# Seconds after which a process that hangs while Python ends is ended.
+LAST_GRACE = 10.0
 # The environment variable that holds the number of the process with which this one ends.
 PARENT = "SEMCO_PARENT"
 
@@ -34,6 +39,15 @@ def end_with_parent() -> None:
     wait = _wait_for_death()
     if wait is not None and not any(thread.name == _watch.__name__ for thread in threading.enumerate()):
         threading.Thread(target=_watch, args=(wait,), name=_watch.__name__, daemon=True).start()
+
+
+def exit_without_parent(code: int) -> None:
+    """End this worker at once if its parent has died: torch would wait for the parent's store when Python ends."""
+    parent = multiprocessing.parent_process()
+    if parent is not None and not parent.is_alive():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
 def _wait_for_death() -> Callable[[], object] | None:
@@ -59,5 +73,11 @@ def _wait_for_another_parent(parent: int) -> None:
 def _watch(wait_for_death: Callable[[], object]) -> None:
     wait_for_death()
     os.kill(os.getpid(), signal.SIGTERM)
+    _exit_later(GRACE + LAST_GRACE)
     time.sleep(GRACE)  # a process that waits for another one, which has ended, does not come to its next step
     os._exit(128 + signal.SIGTERM)
+
+
+def _exit_later(seconds: float) -> None:
+    """End this process after so many seconds, also if Python is ending already and runs no thread of ours any more."""
+    faulthandler.dump_traceback_later(seconds, exit=True, file=Path(os.devnull).open("w"))  # noqa: SIM115
