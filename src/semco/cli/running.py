@@ -114,7 +114,11 @@ def show_probe(result: RunResult) -> str | None:
     probe = result.probe
     if probe is None or not result.steps:
         return None
+    kept = "; it was better than training and is kept" if probe.is_kept else ""
     measured = probe.validation_accuracy if result.test_accuracy is None else probe.test_accuracy
-    accuracy = probe.held_out_accuracy if measured is None else measured
-    where = "; it was better than training and is kept" if probe.is_kept else ""
-    return None if accuracy is None else f"linear probe on the same labels: {accuracy:.1%}{where}"
+    if measured is not None:
+        return f"linear probe on the same labels: {measured:.1%}{kept}"
+    if probe.held_out_accuracy is None or probe.trained_accuracy is None:
+        return None
+    held_out = f"trained {probe.trained_accuracy:.1%}, linear probe {probe.held_out_accuracy:.1%}{kept}"
+    return f"accuracy on {probe.held_out_images} labelled images that were held out in turn: {held_out}"
