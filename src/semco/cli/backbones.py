@@ -67,6 +67,7 @@ def _rows(names: list[str], timing: bool) -> Iterator[Row]:
 def _row(name: str, timing: bool) -> Row:
     from semco.config import ModelConfig
     from semco.models import build_backbone, inspect_backbone
+    from semco.models.hf import PREFIX
     from semco.models.pretrained import PUBLISHED_WEIGHTS, is_installed
 
     seen = inspect_backbone(ModelConfig(backbone=name), 3, LARGE)
@@ -74,7 +75,7 @@ def _row(name: str, timing: bool) -> Row:
     state = "none"
     if name in PUBLISHED_WEIGHTS:
         state = "installed" if is_installed(name) else "not installed"
-    elif name.startswith("hf:"):
+    elif name.startswith(PREFIX):
         state = "installed"
     milliseconds = None
     if timing:

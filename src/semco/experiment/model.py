@@ -117,20 +117,27 @@ class RunModel:
         with torch.inference_mode():
             yield from with_reused_memory((frozen(batch) for batch in batches), self.device)
 
+    @torch.inference_mode()
+    def input_shape(self, images: Inputs) -> tuple[int, ...]:
+        """Return the shape of what the trained part reads: an image, or an output of the frozen layers."""
+        if not self.is_cached:
+            return images.shape
+        return tuple(self.tuned.frozen()(images.plain(torch.zeros(1, dtype=torch.int64))).shape[1:])
+
     def initial(self) -> Network:
         """Return what the loop trains, with its initial weights."""
-        network = self._trained_part()
+        network = self.trained_part()
         if self.probe is not None and (self.config.model.heads_init != "random" or not self.method.takes_steps):
             self._set_heads(network)
         return network
 
-    def _trained_part(self) -> Network:
+    def trained_part(self) -> Network:
         """Return what the loop trains; its layers are those of the whole network, not copies."""
         return self.tuned.trained() if self.is_cached else self.tuned.whole
 
     def probe_part(self) -> Network:
         """Return a copy of what the loop trains, with the probe as its heads; call it before training."""
-        network = copy.deepcopy(self._trained_part())
+        network = copy.deepcopy(self.trained_part())
         self._set_heads(network)
         return network.eval().requires_grad_(False)
 
@@ -164,8 +171,7 @@ class RunModel:
         """Compute the outputs of the frozen layers, unless a run before has done so."""
         frozen, views = self.tuned.frozen(), self.config.model.cached_views
         count = len(self.problem.dataset.train_images)
-        with torch.inference_mode():
-            shape = tuple(frozen(images.plain(torch.zeros(1, dtype=torch.int64))).shape[1:])
+        shape = self.input_shape(images)
         key = digest_of(
             [
                 self.problem.seal["training images"],
@@ -198,7 +204,7 @@ class RunModel:
         is_wanted = self.config.model.heads_init == "probe" or not self.method.takes_steps
         if not (self.is_pretrained or is_wanted):
             return None
-        features, class_ids = self._labelled(self._trained_part())
+        features, class_ids = self._labelled(self.trained_part())
         with same_error_everywhere(self.processes):
             fitted = (
                 fit_probe(features, class_ids, self.problem.dataset.num_classes) if self.processes.is_main else None

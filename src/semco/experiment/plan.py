@@ -123,7 +123,7 @@ def _folds(config: Config, problem: Problem) -> int:
     """Return the number of runs of the cross-validation against the linear probe."""
     if not has_weights(config.model) or len(problem.split.validation):
         return 0
-    return number_of_folds(config, problem.dataset.train_labels[torch.from_numpy(problem.split.labelled)].numpy())
+    return number_of_folds(config, problem.labelled_class_ids.numpy())
 
 
 class RandomInputs:
@@ -169,12 +169,8 @@ class StepTimer:
 
     def _time_step(self, batch_size: int) -> float:
         network, problem, training = self._network(), self._problem, self._config.training
-        shape = self._images.shape
-        if self._model.is_cached:
-            with torch.inference_mode():
-                shape = tuple(self._model.tuned.frozen()(self._images.plain(torch.arange(1))).shape[1:])
         batches = Batches(
-            RandomInputs(shape, self._device),
+            RandomInputs(self._model.input_shape(self._images), self._device),
             problem.dataset.train_labels,
             problem.split,
             self._method.views,
@@ -195,8 +191,7 @@ class StepTimer:
         return _shortest(step, self._device)
 
     def _network(self) -> Network:
-        whole = self._model.tuned
-        return copy.deepcopy(whole.trained() if self._model.is_cached else whole.whole).train()
+        return copy.deepcopy(self._model.trained_part()).train()
 
 
 def _shortest(run: Callable[[], object], device: torch.device) -> float:

@@ -42,19 +42,22 @@ class Problem:
     groups: Groups
     label_vectors: Tensor  # (K, d), the targets of the semantic head
     num_features: int  # F of the backbone
-    mean: tuple[
-        float, ...
-    ]  # of each channel, of pixels scaled to [0, 1]: those of the loaded weights, else of the data
+    # Of each channel, of pixels scaled to [0, 1]: those that loaded weights expect, else those of the data.
+    mean: tuple[float, ...]
     std: tuple[float, ...]
+
+    @property
+    def labelled_class_ids(self) -> Tensor:
+        """The classes of the labelled images, int64."""
+        return self.dataset.train_labels[torch.from_numpy(self.split.labelled)]
 
     def task(self) -> Task:
         """Return what a method may know of the problem."""
-        known = self.dataset.train_labels[torch.from_numpy(self.split.labelled)]
         return Task(
             class_names=self.dataset.class_names,
             label_vectors=self.label_vectors,
             group_ids=torch.from_numpy(self.groups.group_ids),
-            labelled_counts=torch.bincount(known, minlength=self.dataset.num_classes),
+            labelled_counts=torch.bincount(self.labelled_class_ids, minlength=self.dataset.num_classes),
             pool_size=len(self.split.unlabelled),
             num_features=self.num_features,
         )

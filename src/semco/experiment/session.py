@@ -190,11 +190,11 @@ class Session:
 
     def _compare(self, trained: nn.Module, probe: nn.Module) -> Comparison | None:
         """Compare with the probe on the validation images, or by cross-validation if there are none."""
-        split, labels = self.problem.split, self.problem.dataset.train_labels
+        split = self.problem.split
         if len(split.validation):
             index = torch.from_numpy(split.validation)
             return Comparison(self._are_right(trained, index), self._are_right(probe, index, "one_hot"))
-        class_ids = labels[torch.from_numpy(split.labelled)].numpy()
+        class_ids = self.problem.labelled_class_ids.numpy()
         folds = number_of_folds(self.config, class_ids)
         if not folds:
             self.observer.on_message("not compared with the linear probe: there are too few labels to hold some out")

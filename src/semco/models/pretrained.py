@@ -22,10 +22,9 @@ from semco.errors import UserError
 from semco.files import cannot_read, open_regular
 from semco.models.backbone import Backbone
 from semco.models.efficientnet_lite import from_published
+from semco.models.hf import PREFIX
 
 EXTRA = "semco[pretrained]"
-# A backbone of this name is a model of `transformers`, which has weights of its own.
-HF_PREFIX = "hf:"
 # The keys of a backbone in the model of a run, and the metadata in which its origin is recorded.
 BACKBONE_PREFIX, PROVENANCE = "backbone.", "provenance"
 
@@ -93,7 +92,7 @@ PUBLISHED_WEIGHTS = {
 
 def has_weights(config: ModelConfig) -> bool:
     """Return whether the backbone of a configuration starts from weights that are loaded, not drawn from the seed."""
-    has_published = config.backbone in PUBLISHED_WEIGHTS or config.backbone.startswith(HF_PREFIX)
+    has_published = config.backbone in PUBLISHED_WEIGHTS or config.backbone.startswith(PREFIX)
     return config.weights is not None or (config.pretrained == "auto" and has_published)
 
 
