@@ -7,6 +7,7 @@ incomplete file under the final name. Only regular files are read: opening a nam
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
@@ -27,7 +28,7 @@ except ImportError:  # not a POSIX system
 
 from safetensors import SafetensorError
 
-from semco.errors import UserError
+from semco.errors import UserError, brief
 
 
 @contextmanager
@@ -224,7 +225,8 @@ def read_text(path: Path, most_bytes: int | None = None, encoding: str = "utf-8"
     """Return the content of a text file; a file of more than ``most_bytes``, if given, is a `UserError`."""
     with open_regular(path) as stream:
         try:
-            content = stream.read(-1 if most_bytes is None else most_bytes + 1)
+            size = os.fstat(stream.fileno()).st_size  # a larger limit would be allocated, whatever the file has
+            content = stream.read(-1 if most_bytes is None else min(most_bytes, size) + 1)
         except OSError as error:
             raise cannot_read(path, error) from None
     if most_bytes is not None and len(content) > most_bytes:
@@ -303,3 +305,17 @@ def cache_folder(name: str) -> Path | None:
     except (OSError, RuntimeError):  # the user may have no home
         return None
     return folder if os.access(folder, os.W_OK | os.X_OK) else None
+
+
+def cache_limit(default: int) -> int:
+    """Return how many bytes a cache may take: what SEMCO_CACHE_GB says, in gigabytes, else ``default``."""
+    text = os.environ.get("SEMCO_CACHE_GB", "")
+    if not text:
+        return default
+    try:
+        limit = float(text)
+    except ValueError:
+        limit = math.nan
+    if not 0 <= limit < math.inf:
+        raise UserError(f"SEMCO_CACHE_GB = {brief(text)} is not a number of gigabytes: set it to a number such as 20.")
+    return int(limit * 10**9)

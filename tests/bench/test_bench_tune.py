@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import io
+import json
+import sys
+import tempfile
 from collections.abc import Mapping
+from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -12,6 +19,7 @@ import torch
 from semco.bench import tune as bench
 from semco.bench.synthetic import Setting, build_trainer
 from semco.bench.tune import FULL, MODES, QUICK, bench_tune, compare_modes, measure_frozen_pass, time_frozen_pass
+from semco.bench.worker import StepReporter, StepTimes, peak_mb, summarise
 from semco.errors import UserError
 from semco.training.observer import NullObserver
 
@@ -63,12 +71,41 @@ def test_the_frozen_pass_is_timed_per_view() -> None:
     assert measured["cpu_ms_per_view"] > 0
 
 
-def test_a_failed_frozen_pass_raises_an_error_with_its_reason() -> None:
+def test_a_failed_frozen_pass_raises_an_error_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process ends before its imports, which take seconds; those of a step fail in `test_bench_step`."""
+    monkeypatch.setattr(bench, "_FROZEN_CODE", "import sys; sys.exit(sys.argv[1])")
     with pytest.raises(UserError, match=r"process of the frozen pass stopped .*no-such-backbone"):
         time_frozen_pass(replace(QUICK, backbone="no-such-backbone", tune="top"), threads=1)
 
 
-def test_a_quick_measurement_runs_to_the_end() -> None:
+def measure_here(settings: Mapping[str, Setting], repeats: int, threads: int) -> dict[str, dict[str, Any]]:
+    """`measure_in_turns` without processes of its own, whose imports take seconds; `test_bench_step` has them."""
+    assert threads == 1
+    return {name: summarise(steps_here(setting, repeats)) for name, setting in settings.items()}
+
+
+def steps_here(setting: Setting, repeats: int) -> list[StepTimes]:
+    """Return the times of steps after the first; the lines asked for come to an end, which ends the worker."""
+    lines, requests = io.StringIO(), io.StringIO("\n" * repeats)
+    with tempfile.TemporaryDirectory() as folder, redirect_stdout(lines), patch.object(sys, "stdin", requests):
+        trainer = build_trainer(setting, Path(folder) / "run", StepReporter(peak_mb() - 1))
+        with pytest.raises(SystemExit):
+            trainer.run()
+    return [StepTimes(**json.loads(line)) for line in lines.getvalue().splitlines()[1:]]
+
+
+def run_code_here(_: str, code: str, *arguments: str, environment: Mapping[str, str]) -> Any:
+    """`run_code` without a process of its own."""
+    assert environment["OMP_NUM_THREADS"] == "1"
+    printed = io.StringIO()
+    with redirect_stdout(printed), patch.object(sys, "argv", ["-c", *arguments]):
+        exec(code, {})
+    return json.loads(printed.getvalue())
+
+
+def test_a_quick_measurement_runs_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "measure_in_turns", measure_here)
+    monkeypatch.setattr(bench, "run_code", run_code_here)
     result = bench_tune(threads=1, repeats=1, quick=True)
     assert list(result["steps"]) == list(MODES)
     assert result["steps"]["all"]["times_faster"] == 1.0

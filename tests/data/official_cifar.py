@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from semco.data.cifar import Layout
+from semco.data.sources.cifar import Layout
 
 RNG = np.random.default_rng(0)
 

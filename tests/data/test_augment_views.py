@@ -14,7 +14,7 @@ from semco.config import AugmentConfig
 from semco.data.augment import geometry, native, points, tensors
 from semco.data.augment.draws import draw_strong, draw_weak, padding
 from semco.data.augment.operations import OPERATIONS
-from semco.data.views import Augment, choose_renderer
+from semco.data.views import Augment, choose_renderer, will_compile
 from semco.errors import UserError
 
 MEAN, STD = torch.tensor([0.5, 0.4, 0.3]), torch.tensor([0.2, 0.25, 0.3])
@@ -159,6 +159,27 @@ def test_without_a_cache_folder_the_code_is_compiled_again(monkeypatch: pytest.M
     monkeypatch.setattr(native.numba, "njit", njit)
     assert native.compile_with_cache(lambda: 7)() == 7
     assert asked == [True, False]
+
+
+def test_compiling_is_foreseen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Not if this process has compiled the code, or an earlier one has left it in the cache."""
+    version = SimpleNamespace(signatures=[], stats=SimpleNamespace(cache_path=str(tmp_path)))
+    monkeypatch.setattr(native, "_versions", [version])
+    (tmp_path / "native._render_all_0123456789abcdef-1.py311.1.nbc").touch()  # of another source
+    assert will_compile(torch.device("cpu"))
+    assert not will_compile(torch.device("cuda"))
+    version.signatures = ["a type"]
+    assert not will_compile(torch.device("cpu"))
+    version.signatures = []
+    (tmp_path / f"native._render_all_{native.SOURCE}-1.py311.1.nbc").touch()
+    assert not will_compile(torch.device("cpu"))
+    version.stats.cache_path = None
+    assert will_compile(torch.device("cpu"))
+
+
+def test_compiled_code_is_found_after_it_ran() -> None:
+    Augment(AugmentConfig(), MEAN, STD).weak(noise(2, 3, (4, 4)), seeded(0))
+    assert native.is_compiled()
 
 
 def test_a_damaged_cache_is_deleted_and_the_code_compiled_again(

@@ -92,9 +92,9 @@ class TestBatch:
         batch, truth = batches().batch(4)
         where, pool = SPLIT.labelled[batch.labelled_index], SPLIT.unlabelled[batch.unlabelled_index]
         assert batch.class_ids.tolist() == LABELS[where].tolist()
-        # Some images have no label, so the labelled images are not used to score pseudo-labels.
+        # Labelled images are not used to score pseudo-labels.
         known = torch.from_numpy(~np.isin(pool, SPLIT.labelled))
-        assert truth.tolist() == torch.where(known, LABELS[pool], -1).tolist()
+        assert truth.tolist() == torch.where(known, LABELS[pool], -2).tolist()
         assert bool((truth >= 0).any())
         for view in (*batch.labelled.weak, *batch.labelled.strong):
             assert shown(view) == where.tolist()

@@ -14,7 +14,7 @@ import pytest
 from official_cifar import write_official
 
 from semco.config import DataConfig
-from semco.data.cifar import CIFAR10, CIFAR100, read_cifar10, read_cifar100, read_plain_pickle
+from semco.data.sources.cifar import CIFAR10, CIFAR100, read_cifar10, read_cifar100, read_plain_pickle
 from semco.errors import UserError
 
 RNG = np.random.default_rng(0)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from semco.config import DataConfig
-from semco.data import folder as folder_module
 from semco.data.class_names import class_names
-from semco.data.folder import list_folder, read_folder
+from semco.data.folder import find_images, list_folder, read_folder
+from semco.data.storage import decoder as decode_part
 from semco.errors import UserError
 
 
@@ -71,7 +70,7 @@ def test_a_class_may_be_called_train(tmp_path: Path) -> None:
     for name in ("bus/a.png", "train/b.png", "train/steam/c.png"):
         save_image(tmp_path / name)
     assert list_folder(tmp_path).class_names == ("bus", "train")
-    assert list_folder(tmp_path).train.labels == [0, 1, 1]
+    assert list_folder(tmp_path).train.labels.tolist() == [0, 1, 1]
 
 
 def test_no_test_folder(tmp_path: Path) -> None:
@@ -115,7 +114,7 @@ def test_image_size_from_the_images_or_the_configuration(tmp_path: Path) -> None
 
 
 def test_progress_is_reported(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folder_module, "BLOCK", 4)
+    monkeypatch.setattr(decode_part, "CHUNK_BYTES", 4 * 3 * 8 * 8)
     seen: list[tuple[str, int, int]] = []
     read_folder(photos, DataConfig(), lambda *progress: seen.append(progress))
     assert seen == [
@@ -215,6 +214,13 @@ class TestNoHang:
         (skipped,) = read_folder(photos, DataConfig()).skipped
         assert "link.png (is missing" in skipped
 
+    def test_a_link_to_itself_is_skipped(self, photos: Path) -> None:
+        (photos / "cat/link.png").symlink_to("link.png")
+        data = read_folder(photos, DataConfig())
+        (skipped,) = data.skipped
+        assert "cat/link.png (" in skipped
+        assert len(data.train_labels) == 6
+
 
 class TestRefused:
     def test_no_folder(self, tmp_path: Path) -> None:
@@ -236,11 +242,11 @@ class TestRefused:
         with pytest.raises(UserError, match=r"contains one class folder \(cat\)"):
             list_folder(tmp_path)
 
-    def test_an_empty_class(self, photos: Path) -> None:
-        (photos / "emu").mkdir()
-        (photos / "emu/notes.txt").write_text("soon")
-        with pytest.raises(UserError, match=r"class folder .*emu contains no image"):
-            list_folder(photos)
+    def test_no_class_has_images(self, tmp_path: Path) -> None:
+        (tmp_path / "cat").mkdir()
+        (tmp_path / "dog").mkdir()
+        with pytest.raises(UserError, match=r"fewer than two class folders of .* contain an image"):
+            list_folder(tmp_path)
 
     def test_a_test_class_that_is_not_trained(self, photos: Path) -> None:
         save_image(photos / "test/cta/a.png")
@@ -251,40 +257,60 @@ class TestRefused:
         with pytest.raises(UserError, match=r"unknown class 'dgo'; did you mean 'dog'\?"):
             list_folder(photos, ("cat", "dgo"))
 
-    def test_a_validation_folder_is_not_silently_ignored(self, tmp_path: Path) -> None:
-        for name in ("train/cat/a.png", "train/dog/b.png", "val/cat/c.png"):
-            save_image(tmp_path / name)
-        with pytest.raises(UserError, match=r"val is not used, because validation images are taken"):
-            list_folder(tmp_path)
 
-    def test_a_validation_folder_beside_the_classes(self, tmp_path: Path) -> None:
-        for place in ("cat", "dog", "val/cat", "val/dog"):
-            save_image(tmp_path / place / "a.png")
-        with pytest.raises(UserError, match=r"val is not used.* rename the folder to test/"):
-            list_folder(tmp_path)
-
-
-def test_large_data_sets_are_stored_in_a_temporary_file(
-    photos: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    small = read_folder(photos, DataConfig())
-    cache = tmp_path_factory.mktemp("cache")
-    monkeypatch.setattr(folder_module, "MEMORY_LIMIT", 1000)
-    monkeypatch.setattr(folder_module.tempfile, "tempdir", str(cache))
-    (photos / "cat/a.PNG").write_bytes(b"no image")
-    made: list[Path] = []
-    open_memmap = np.lib.format.open_memmap
-    monkeypatch.setattr(np.lib.format, "open_memmap", lambda path, **how: made.append(path) or open_memmap(path, **how))
-    large = read_folder(photos, DataConfig())
-    assert [path.parents[1] for path in made] == [cache]
-    assert list(cache.iterdir()) == []  # deleted while it is in use, so that a kill leaves nothing
-    assert large.train_images.equal(small.train_images[1:])
+def test_a_class_without_images_is_left_out_with_a_note(photos: Path) -> None:
+    (photos / "bee").mkdir()
+    (photos / "bee/notes.txt").write_text("soon")
+    save_image(photos / "test/bee/t.png")
+    listing = list_folder(photos)
+    assert listing.class_names == ("cat", "dog")
+    assert listing.train.labels.tolist() == [0, 0, 0, 1, 1, -1]
+    assert sorted(listing.test.labels) == [0, 1]
+    assert listing.notes == ("1 class(es) without a labelled training image are left out: bee",)
 
 
-def test_a_data_set_larger_than_the_disk_is_refused(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folder_module.shutil, "disk_usage", lambda _: SimpleNamespace(free=3_000_000_000))
-    with pytest.raises(UserError, match=r"6 images of 20000 x 20000 pixels take 7 GB, but .* has 3 GB free"):
-        read_folder(photos, DataConfig.model_construct(classes=None, image_size=20_000, strict=False))
+@pytest.mark.parametrize("train", ["train/", ""])
+def test_images_of_a_validation_folder_are_held_out(tmp_path: Path, train: str) -> None:
+    for name in (f"{train}cat/a.png", f"{train}dog/b.png", "val/cat/c.png", "val/Dog/d.png", "test/cat/e.png"):
+        save_image(tmp_path / name)
+    data = read_folder(tmp_path, DataConfig())
+    assert data.class_names == ("cat", "dog")
+    assert data.train_labels.tolist() == [0, 1, 1, 0]
+    assert data.held_out is not None
+    assert data.held_out.tolist() == [False, False, True, True]
+    assert data.notes == ("the 2 images of the validation folder are for validation only",)
+
+
+def test_a_class_may_be_called_val(tmp_path: Path) -> None:
+    for name in ("cat/a.png", "val/b.png"):
+        save_image(tmp_path / name)
+    assert list_folder(tmp_path).class_names == ("cat", "val")
+
+
+def test_folders_that_hold_only_the_data_are_looked_into(tmp_path: Path) -> None:
+    for name in ("photos/mine/cat/a.png", "photos/mine/dog/b.png", "photos/mine/test/cat/c.png"):
+        save_image(tmp_path / name)
+    listing = list_folder(tmp_path)
+    assert listing.class_names == class_names(str(tmp_path)) == ("cat", "dog")
+    assert listing.test.names == [str(tmp_path / "photos/mine/test/cat/c.png")]
+
+
+def test_wordnet_ids_become_names(tmp_path: Path) -> None:
+    for name in ("n01532829/a.png", "n02110341/b.png", "my cat/c.png", "test/dalmatian/d.png", "test/n01532829/e.png"):
+        save_image(tmp_path / name)
+    listing = list_folder(tmp_path, ("house finch", "dalmatian", "my cat"))
+    assert listing.class_names == ("house finch", "dalmatian", "my cat")
+    assert listing.train.labels.tolist() == [0, 1, 2]
+    assert listing.test.labels.tolist() == [1, 0]
+    assert "n01532829 is 'house finch'" in listing.notes[0]
+
+
+def test_the_order_of_files_is_that_of_sorted_paths(tmp_path: Path) -> None:
+    for name in ("a/x.png", "a-b/x.png", "a.png", "a/b/c.png", "a/b.png", "B/x.png", "ä/x.png", "a b.png"):
+        save_image(tmp_path / name)
+    images, _ = find_images(tmp_path)
+    assert images == sorted(tmp_path.rglob("*.png"))
+    assert len(images) == 8
 
 
 @pytest.mark.parametrize("ending", ["bmp", "gif", "jpeg", "tif", "tiff"])

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semco.data.npz import read_npz
+from semco.data.sources.npz import read_npz
 from semco.errors import UserError
 
 RNG = np.random.default_rng(0)

@@ -13,11 +13,11 @@ from official_cifar import write_official
 from PIL import Image
 
 from semco.config import DataConfig
-from semco.data.bundled import FILES
-from semco.data.cifar import CIFAR10, CIFAR100
 from semco.data.class_names import FRUIT
 from semco.data.datasets import Dataset
 from semco.data.sources import REGISTERED, load
+from semco.data.sources.bundled import FILES
+from semco.data.sources.cifar import CIFAR10, CIFAR100
 from semco.data.split import make_split
 from semco.errors import UserError
 
@@ -64,9 +64,57 @@ def make_folder(folder: Path) -> DataConfig:
     return DataConfig(source=str(folder))
 
 
+def write_photos(folder: Path, names: list[str]) -> None:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(RNG.integers(0, 256, (20, 26, 3), dtype=np.uint8)).save(folder / name)
+
+
+def make_mini_imagenet(folder: Path) -> DataConfig:
+    write_photos(folder, [f"{name}/{i:02}.jpg" for name in ("n01532829", "n01558993", "n01704323") for i in range(12)])
+    return DataConfig(source="mini-imagenet", root=folder, image_size=24)
+
+
+def make_cub200(folder: Path) -> DataConfig:
+    names = ["001.Black_footed_Albatross", "002.Laysan_Albatross", "003.Sooty_Albatross"]
+    images = [f"{names[k]}/{i}.jpg" for k in range(3) for i in range(12)]
+    write_photos(folder / "CUB_200_2011/images", images)
+    lists = {
+        "images.txt": images,
+        "image_class_labels.txt": [i // 12 + 1 for i in range(36)],
+        "train_test_split.txt": [int(i % 4 > 0) for i in range(36)],
+        "classes.txt": names,
+    }
+    for file, lines in lists.items():
+        text = "".join(f"{i} {line}\n" for i, line in enumerate(lines, 1))
+        (folder / "CUB_200_2011" / file).write_text(text)
+    return DataConfig(source="cub200", root=folder, image_size=24)
+
+
+def make_domainnet(folder: Path) -> DataConfig:
+    lines = [f"real/{name}/{i}.jpg {k}" for k, name in enumerate(("airplane", "ant", "zebra")) for i in range(12)]
+    write_photos(folder, [line.split()[0] for line in lines])
+    (folder / "real_train.txt").write_text("\n".join(lines[::2]))
+    (folder / "real_test.txt").write_text("\n".join(lines[1::2]))
+    return DataConfig(source="domainnet-real", root=folder, image_size=24)
+
+
+def make_fashion_mnist(folder: Path) -> DataConfig:
+    for part, count in (("train", 40), ("t10k", 20)):
+        pixels, labels = RNG.integers(0, 256, (count, 28, 28), dtype=np.uint8), np.arange(count, dtype=np.uint8) % 10
+        for kind, values in (("images-idx3", pixels), ("labels-idx1", labels)):
+            header = bytes([0, 0, 8, values.ndim]) + np.array(values.shape, ">u4").tobytes()
+            (folder / f"{part}-{kind}-ubyte").write_bytes(header + values.tobytes())
+    return DataConfig(source="fashion-mnist", root=folder)
+
+
 SOURCES: dict[str, Callable[[Path], DataConfig]] = {
     "fashion-mini": make_fashion,
     "fruit-mini": make_fruit,
+    "fashion-mnist": make_fashion_mnist,
+    "mini-imagenet": make_mini_imagenet,
+    "cub200": make_cub200,
+    "domainnet-real": make_domainnet,
     "cifar10": make_cifar10,
     "cifar100": make_cifar100,
     "npz": make_npz,
@@ -165,7 +213,7 @@ class TestSelection:
 
     def test_a_file_of_another_type(self, tmp_path: Path) -> None:
         (tmp_path / "data.csv").write_text("x")
-        with pytest.raises(UserError, match=r"neither a folder of class folders nor an \.npz file"):
+        with pytest.raises(UserError, match=r"neither a folder of images nor an \.npz file"):
             load(DataConfig(source=str(tmp_path / "data.csv")))
 
 

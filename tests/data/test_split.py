@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,10 +13,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from semco.config import DataConfig
+from semco.data.datasets import Dataset
 from semco.data.split import Split, make_split
+from semco.data.split_file import read_labelled
 from semco.errors import UserError
 
 BALANCED = torch.arange(4).repeat(50)  # 200 images, 50 of each of 4 classes
+# Labelled and validation images of 2 labels per class, 4 validation images and seed 7.
+EXPECTED_SPLIT = ([19, 36, 80, 89, 97, 154, 183, 186], [2, 75, 84, 125])
 
 
 def per_class(index: np.ndarray, labels: torch.Tensor, classes: int) -> list[int]:
@@ -128,6 +133,87 @@ class TestValidation:
 
     def test_no_validation_images_with_one_label_per_class(self) -> None:
         assert len(make_split(torch.arange(5), DataConfig(), seed=0).validation) == 0
+
+
+class TestCounts:
+    """How many labels each class gets, and which."""
+
+    def test_in_proportion_to_the_classes(self) -> None:
+        labels = torch.tensor([0] * 60 + [1] * 30 + [2] * 10)
+        config = DataConfig(num_labels=13, label_spread="proportional", validation="none")
+        # One for each class, and ten more for 59, 29 and 9 images: 6.1, 3.0 and 0.9.
+        assert per_class(make_split(labels, config, seed=0).labelled, labels, 3) == [7, 4, 2]
+        with pytest.raises(UserError, match="2 labels cannot cover 3 classes"):
+            make_split(labels, DataConfig(num_labels=2, label_spread="proportional"), seed=0)
+
+    def test_long_tailed(self) -> None:
+        labels = torch.arange(5).repeat(100)
+        config = DataConfig(labels_per_class=80, imbalance=16, validation="none")
+        # 80 * 16^(-k/4)
+        assert per_class(make_split(labels, config, seed=0).labelled, labels, 5) == [80, 40, 20, 10, 5]
+        config = DataConfig(labels_per_class=3, imbalance=100, validation="none")
+        assert per_class(make_split(labels, config, seed=0).labelled, labels, 5) == [3, 1, 1, 1, 1]
+
+    @pytest.mark.parametrize(
+        "fields",
+        [{"imbalance": 2}, {"imbalance": 0.5, "labels_per_class": 4}, {"labelled_from": "x", "num_labels": 3}],
+    )
+    def test_fields_that_contradict_each_other(self, fields: dict[str, object]) -> None:
+        with pytest.raises(ValueError, match=r"imbalance|labelled_from"):
+            DataConfig.model_validate(fields)
+
+    def test_listed_images(self) -> None:
+        chosen = np.array([0, 1, 2, 3, 7])
+        split = make_split(BALANCED, DataConfig(validation="none"), seed=0, chosen=chosen)
+        assert split.labelled.tolist() == [0, 1, 2, 3, 7]
+        few = make_split(BALANCED, DataConfig(), seed=0, chosen=chosen)
+        assert few.labelled.tolist() == [0, 1, 2, 3, 7]
+        assert not set(few.validation) & set(chosen)
+        with pytest.raises(UserError, match=r"lists no image of class '3'"):
+            make_split(BALANCED, DataConfig(), seed=0, chosen=chosen[:3])
+
+    def test_images_that_the_source_holds_out(self) -> None:
+        held_out = torch.zeros(200, dtype=torch.bool)
+        held_out[[5, 17, 180]] = True
+        split = make_split(BALANCED, DataConfig(labels_per_class=4), seed=1, held_out=held_out)
+        assert split.validation.tolist() == [5, 17, 180]
+        assert not {5, 17, 180} & ({*split.labelled} | {*split.unlabelled})
+        assert len(split.unlabelled) == 197
+        assert per_class(split.labelled, BALANCED, 4) == [4, 4, 4, 4]
+        assert Split.from_json(split.to_json(), BALANCED).unlabelled.tolist() == split.unlabelled.tolist()
+
+    def test_the_list_of_a_file(self, tmp_path: Path) -> None:
+        images = torch.zeros((4, 3, 8, 8), dtype=torch.uint8)
+        paths = tuple(f"{tmp_path}/{name}" for name in ("cat/a.png", "cat/b.png", "dog/c.png", "x.png"))
+        data = Dataset("x", images, torch.tensor([0, 0, 1, -1]), ("cat", "dog"), train_paths=paths)
+        file = tmp_path / "list.txt"
+        config = DataConfig(source=str(tmp_path), labelled_from=file)
+        for text in ("cat/b.png\n\ndog/c.png\n", f"{tmp_path}/dog/c.png\n./cat/b.png", "2\n1\n"):
+            file.write_text(text)
+            found = read_labelled(config, data)
+            assert found is not None
+            assert found.tolist() == [1, 2]
+        for line, message in {
+            "9": "no training image '9'",
+            "cat/z.png": "no training image",
+            "3": "has no label",
+        }.items():
+            file.write_text(f"0\n{line}\n")
+            with pytest.raises(UserError, match=f"line 2: .*{message}"):
+                read_labelled(config, data)
+        assert read_labelled(DataConfig(), data) is None
+
+
+def test_validation_images_come_from_every_class() -> None:
+    labels = torch.tensor([0] * 2 + [1] * 2 + [2] * 62)
+    split = make_split(labels, DataConfig(validation="labelled"), seed=0)
+    assert per_class(split.validation, labels, 3) == [1, 1, 11]
+
+
+def test_a_split_is_the_same_on_every_machine() -> None:
+    """Written on another day; a change of the random numbers would choose other labels for the same seed."""
+    split = make_split(BALANCED, DataConfig(labels_per_class=2, validation_size=4), seed=7)
+    assert (split.labelled.tolist(), split.validation.tolist()) == EXPECTED_SPLIT
 
 
 class TestPool:

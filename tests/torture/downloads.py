@@ -12,8 +12,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from semco.download import Source, download
 from semco.errors import UserError
-from semco.labels.build.fetch import Source, download
 from torture.attack import Attack, Case, Failure
 from torture.mutations import damage
 

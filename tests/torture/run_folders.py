@@ -309,4 +309,4 @@ EDITS: tuple[tuple[Edit, Callable[[Path], bool]], ...] = (
     (change_lines, lambda path: path.suffix == ".jsonl"),
 )
 
-ATTACK = Attack("run-folders", cases=1000, minutes=7, case=case, prepare=prepare, limit=15, memory=1 << 30)
+ATTACK = Attack("run-folders", cases=1000, minutes=6, case=case, prepare=prepare, limit=15, memory=1 << 30)

@@ -13,7 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from semco.data.datasets import UNLABELLED, Dataset
+from semco.data.datasets import Dataset
+from semco.data.listing import UNLABELLED
 from semco.errors import UserError
 
 Array = NDArray[Any]

@@ -108,8 +108,17 @@ class Batches:
         """The number of steps in which every unlabelled image (every labelled one, if no other is used) occurs once."""
         return (self._unlabelled or self._labelled).steps_per_pass
 
+    @property
+    def pool(self) -> tuple[Tensor, Tensor]:
+        """The positions of the unlabelled pool in the training set, and the true classes as in `batch`: both (N,)."""
+        positions = self._unlabelled.members if self._unlabelled else _NO_INDICES[0]
+        return positions, self._truth[positions]
+
     def batch(self, step: int) -> tuple[Batch, Tensor]:
-        """Return the batch of a step, and the true classes of its unlabelled images: (U,) int64, -1 = unknown."""
+        """Return the batch of a step, and the true classes of its unlabelled images: (U,) int64.
+
+        `semco.data.split.UNKNOWN` and `LABELLED` stand for classes that are not known and images that are not scored.
+        """
         counts = self._counts
         index, position = self._labelled.indices(step)
         pool_index, pool_position = self._unlabelled.indices(step) if self._unlabelled else _NO_INDICES
@@ -137,7 +146,7 @@ class _ProcessShare:
         """``members`` are positions in the training set; all processes together use ``step_size`` of them per step."""
         if len(members) == 0:
             raise UserError(f"there is no {name} image to train on: change data.num_labels, data.pool or validation.")
-        self._members, self._step_size = torch.from_numpy(members), step_size
+        self.members, self._step_size = torch.from_numpy(members), step_size
         self.size = step_size // world_size
         self.steps_per_pass = math.ceil(len(members) / step_size)
         self._offset = rank * self.size
@@ -147,7 +156,7 @@ class _ProcessShare:
         """Return the positions of a step's images, among the members and in the training set."""
         start = step * self._step_size + self._offset
         index = torch.from_numpy(self._stream.slice(start, start + self.size))
-        return index, self._members[index]
+        return index, self.members[index]
 
 
 _NO_INDICES = (torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from semco.data.wordnet import listed_names, readable_class, wordnet_names
 from semco.errors import UserError, nearest
 from semco.files import exists, read_text
 
@@ -36,7 +37,16 @@ CIFAR100 = (
 )
 # fmt: on
 
-CLASS_NAMES = {"fashion-mini": FASHION, "fruit-mini": FRUIT, "cifar10": CIFAR10, "cifar100": CIFAR100}
+CLASS_NAMES = {
+    "fashion-mini": FASHION,
+    "fruit-mini": FRUIT,
+    "fashion-mnist": FASHION,
+    "cifar10": CIFAR10,
+    "cifar100": CIFAR100,
+    "mini-imagenet": tuple(wordnet_names()[wordnet_id] for wordnet_id in listed_names("mini_imagenet")),
+    "cub200": listed_names("cub200"),
+    "domainnet-real": listed_names("domainnet"),
+}
 
 
 def class_names(source: str) -> tuple[str, ...]:
@@ -57,7 +67,7 @@ def class_names(source: str) -> tuple[str, ...]:
 
 def _read_names(path: Path) -> tuple[str, ...]:
     lines = read_text(path, encoding="utf-8-sig").splitlines()
-    names = tuple(line.strip() for line in lines if line.strip())
+    names = tuple(readable_class(line.strip()) for line in lines if line.strip())
     if not names:
         raise UserError(f"{path} is empty; write one class name per line.")
     return names

@@ -14,12 +14,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from semco.data.listing import UNLABELLED
+from semco.data.storage.mapped import in_chunks
+from semco.data.wordnet import readable_class
 from semco.errors import UserError, nearest
 
-# Called during slow work with a description of the work, the number of items done, and their total number.
+# Called during slow work with a description of the work, the number of items done, and their total number. With 0 items
+# done, the description is an announcement that stays visible.
 ProgressCallback = Callable[[str, int, int], None]
 
-UNLABELLED = -1
 # Images that are processed at a time where processing all of them at once would take too much memory.
 CHUNK = 512
 
@@ -36,8 +39,12 @@ class Dataset:
     test_labels: Tensor | None = None  # (T,) int64, 0..K-1
     train_paths: tuple[str, ...] | None = None  # one per image, if the source is a folder
     test_paths: tuple[str, ...] | None = None
+    held_out: Tensor | None = None  # (N,) bool, training images that the source holds out for validation
     skipped: tuple[str, ...] = ()  # images that could not be read, with the reason
     ignored: Mapping[str, int] = field(default_factory=dict)  # other files in the folder: their number per suffix
+    notes: tuple[str, ...] = ()  # what the user should know about how the source was read
+    # Mean and standard deviation of each channel that the data set is published with; None: computed from the images.
+    normalisation: tuple[tuple[float, ...], tuple[float, ...]] | None = None
 
     @property
     def num_classes(self) -> int:
@@ -65,6 +72,8 @@ class Dataset:
     @cached_property
     def _mean_and_std(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Mean and standard deviation from a histogram per channel, which is fast and exact up to the last division."""
+        if self.normalisation is not None:
+            return self.normalisation
         levels = range(256)
         mean, std = [], []
         for histogram in _histograms(self.train_images).tolist():
@@ -87,10 +96,11 @@ class Dataset:
         kept = train >= UNLABELLED
         smaller = replace(
             self,
-            train_images=self.train_images[kept],
+            train_images=self.train_images if bool(kept.all()) else self.train_images[kept],
             train_labels=train[kept],
             class_names=tuple(self.class_names[i] for i in chosen),
             train_paths=_select(self.train_paths, kept),
+            held_out=None if self.held_out is None else self.held_out[kept],
         )
         if self.test_images is None or self.test_labels is None:
             return smaller
@@ -103,6 +113,18 @@ class Dataset:
             test_paths=_select(self.test_paths, kept),
         )
 
+    def without_unlabelled_classes(self) -> Dataset:
+        """Return the data set without the classes that have no labelled training image left, which a note names."""
+        counts = torch.bincount(self.train_labels[self.train_labels >= 0], minlength=self.num_classes)
+        missing = [name for name, count in zip(self.class_names, counts.tolist(), strict=True) if not count]
+        if not missing:
+            return self
+        if self.num_classes - len(missing) < 2:
+            raise UserError(f"no image of class {missing[0]!r} in {self.name} can be read: add images that can.")
+        kept = self.with_classes([name for name in self.class_names if name not in set(missing)])
+        note = f"no image of {len(missing)} class(es) can be read, which are left out: {', '.join(missing[:5])}"
+        return replace(kept, notes=(*self.notes, note))
+
     def resized(self, size: int) -> Dataset:
         """Return the data set with square images: the shorter side is resized to ``size`` pixels, the centre kept."""
         if self.image_size == (size, size):
@@ -114,9 +136,9 @@ class Dataset:
 def _histograms(images: Tensor) -> Tensor:
     """Return how often each value occurs in each channel: (N, C, H, W) uint8 -> (C, 256) int64."""
     counts = torch.zeros((images.shape[1], 256), dtype=torch.int64)
-    for start in range(0, len(images), CHUNK):
+    for chunk in in_chunks(images, CHUNK):
         for channel, count in enumerate(counts):
-            count += torch.bincount(images[start : start + CHUNK, channel].flatten(), minlength=256)
+            count += torch.bincount(chunk[:, channel].flatten(), minlength=256)
     return counts
 
 
@@ -155,6 +177,7 @@ def find_class(known: Sequence[str], name: str, kind: str) -> int:
 
     Case, spaces, underscores and hyphens are ignored, unless known names differ only in these.
     """
+    name = name if name in known else readable_class(name)
     if name in known:
         return known.index(name)
     simple = [simplify_name(k) for k in known]

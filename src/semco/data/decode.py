@@ -1,24 +1,27 @@
-"""Decoding of image files to square RGB images of one size; only regular files are opened.
+"""Decoding of images to square RGB images of one size.
 
 Shapes: S height and width of the decoded image.
 """
 
 from __future__ import annotations
 
+import math
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from semco.data.heic import is_heic, register_heic
 from semco.data.library_messages import discard_stderr, ignore_warnings
-from semco.files import open_regular
+from semco.data.listing import Entry, Part, as_entry
 
-IMAGE_SUFFIXES = frozenset({".bmp", ".gif", ".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp"})
+IMAGE_SUFFIXES = frozenset({".bmp", ".gif", ".heic", ".heif", ".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp"})
 # Larger photos are reduced to this size, unless data.image_size sets another one.
 LARGEST_DEFAULT = 96
 
@@ -26,6 +29,12 @@ LARGEST_DEFAULT = 96
 MOST_PIXELS = 80_000_000
 # Formats that are read, whatever the name of the file. Other decoders of Pillow are rarely used, or run other programs.
 FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "GIF", "BMP", "DIB", "TIFF", "JPEG2000", "PPM")
+
+# JPEG files are decoded at the smallest size that is at least so many times the final one (docs/lab/data.md).
+DRAFT = 1.5
+# The way from a file to pixels, for what is stored under it: count it up when the pixels change.
+DECODING = 1
+ORIENTATION = 0x0112  # the EXIF tag
 
 # Errors that Pillow raises for a file that is damaged, incomplete or not an image.
 DECODE_ERRORS = (
@@ -47,40 +56,70 @@ DECODE_ERRORS = (
 PRINTING = ("TIFF",)  # formats whose library prints errors to stderr
 
 
-def decode(path: Path, size: int) -> NDArray[np.uint8]:
+def decode(source: Path | Entry, size: int) -> NDArray[np.uint8]:
     """Return the upright image in RGB, (S, S, 3): the shorter side is resized to ``size`` pixels, the centre kept."""
-    with _open_image(path) as file:
-        # JPEG files can be decoded at 1/2, 1/4 or 1/8 of their size, which is fast; twice the final size is enough
-        # for smooth resizing.
-        file.draft("RGB", (2 * size, 2 * size))
+    with _open_image(source) as file:
+        # JPEG files can be decoded at 1/2, 1/4 or 1/8 of their size, which is fast.
+        file.draft("RGB", (math.ceil(DRAFT * size),) * 2)
         if file.width * file.height > MOST_PIXELS:
             raise ValueError(
                 f"it has {file.width} x {file.height} pixels, and at most {MOST_PIXELS // 10**6} million are decoded"
             )
         with discard_stderr() if file.format in PRINTING else nullcontext():
-            image = to_rgb(ImageOps.exif_transpose(file))
+            image = to_rgb(upright(file))
+    return centre_square(image, size)
+
+
+def centre_square(image: Image.Image, size: int) -> NDArray[np.uint8]:
+    """Return the centre of an image in RGB as (S, S, 3): the shorter side is resized to ``size`` pixels."""
     side = min(image.size)
     left, top = (image.width - side) / 2, (image.height - side) / 2
     box = (left, top, left + side, top + side)
     return np.asarray(image.resize((size, size), Image.Resampling.BICUBIC, box=box))
 
 
+def upright(file: Image.Image) -> Image.Image:
+    """Return the image turned as its EXIF data say; the others are not copied, only loaded."""
+    if file.getexif().get(ORIENTATION, 1) != 1:
+        return ImageOps.exif_transpose(file)
+    file.load()
+    return file
+
+
 @contextmanager
-def _open_image(path: Path) -> Iterator[Image.Image]:
-    """Open an image file and read its header; the content decides on the format."""
-    with open_regular(path) as stream, ignore_warnings():
+def _open_image(source: Path | Entry) -> Iterator[Image.Image]:
+    """Open an image and read its header."""
+    with as_entry(source).open() as stream, open_stream(stream) as image:
+        yield image
+
+
+@contextmanager
+def open_stream(stream: BinaryIO) -> Iterator[Image.Image]:
+    """Read the header of an image from a stream; the content decides on the format."""
+    with ignore_warnings():
         try:
-            image = Image.open(stream, formats=FORMATS)
+            image = Image.open(stream, formats=_formats(stream))
         except UnidentifiedImageError:
             raise ValueError("it is not an image in a known format") from None
         with image:
             yield image
 
 
-def reason_of(error: BaseException, path: Path) -> str:
-    """Return why an image cannot be read, without its path."""
+def _formats(stream: BinaryIO) -> tuple[str, ...]:
+    """Return the formats that an image may have; HEIC is one of them if it is, and if it can be read."""
+    header = stream.read(12)
+    stream.seek(0)
+    if not is_heic(header):
+        return FORMATS
+    if not register_heic():
+        raise ValueError("it is a HEIC photo, which needs another package: pip install 'semco[heic]'")
+    return ("HEIF", "AVIF")
+
+
+def reason_of(error: BaseException, source: Path | Entry) -> str:
+    """Return why an image cannot be read, without its name."""
     reason = str(error) or type(error).__name__
-    return reason.removeprefix(f"{path} ").replace(f" {path}", "").removesuffix(".")
+    return reason.removeprefix(f"{source} ").replace(f" {source}", "").removesuffix(".")
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
@@ -92,20 +131,20 @@ def to_rgb(image: Image.Image) -> Image.Image:
         layer = image.convert("RGBA")
         image = Image.new("RGBA", layer.size, "white")
         image.alpha_composite(layer)
-    return image.convert("RGB")
+    return image if image.mode == "RGB" else image.convert("RGB")
 
 
-def default_image_size(paths: Sequence[Path], sample: int = 256) -> int:
+def default_image_size(images: Sequence[Path | Entry] | Part, sample: int = 256) -> int:
     """Return the median shorter side of a sample of images, at most 96 and a multiple of 8; only headers are read."""
-    step = max(1, len(paths) // sample)
-    sides = [side for path in paths[::step] if (side := _shorter_side(path)) is not None]
+    step = max(1, len(images) // sample)
+    sides = [side for i in range(0, len(images), step) if (side := _shorter_side(images[i])) is not None]
     median = float(np.median(sides)) if sides else LARGEST_DEFAULT
     return max(8, 8 * round(min(median, LARGEST_DEFAULT) / 8))
 
 
-def _shorter_side(path: Path) -> int | None:
+def _shorter_side(source: Path | Entry) -> int | None:
     try:
-        with _open_image(path) as image:
+        with _open_image(source) as image:
             return min(image.size)
     except DECODE_ERRORS:
         return None  # decoding reports it later

@@ -1,34 +1,24 @@
 """A folder of class folders.
 
-    photos/cat/*.jpg   photos/dog/**/*.png   photos/unlabeled/*   photos/test/cat/*   photos/test/dog/*
+    photos/cat/*.jpg   photos/dog/**/*.png   photos/unlabeled/*   photos/val/cat/*   photos/test/cat/*
 
-The class folders may also be inside a folder ``train/``. Images are decoded once, by several threads, and stored as
-uint8: in memory or, above two GiB, in a memory-mapped file in the folder for temporary files.
-
-Shapes: N images, S height and width.
+The class folders may also be inside a folder ``train/``, and all of it inside a folder that holds nothing else. A class
+folder may be called by its WordNet id.
 """
 
 from __future__ import annotations
 
-import math
 import os
-import shutil
-import tempfile
-import weakref
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
-
 from semco.config import DataConfig
-from semco.data.datasets import UNLABELLED, Dataset, ProgressCallback, choose_classes, find_class
-from semco.data.decode import DECODE_ERRORS, IMAGE_SUFFIXES, decode, default_image_size, reason_of
+from semco.data.datasets import Dataset, ProgressCallback, choose_classes, find_class
+from semco.data.decode import IMAGE_SUFFIXES
+from semco.data.listing import Listing, Part
+from semco.data.pixels import read_listing
+from semco.data.wordnet import readable_class, wordnet_notes
 from semco.errors import UserError
 from semco.files import cannot_read
 
@@ -36,120 +26,104 @@ UNLABELLED_FOLDERS = ("unlabeled", "unlabelled")
 TEST_FOLDERS = ("test",)
 VALIDATION_FOLDERS = ("val", "valid", "validation")
 HIDDEN = (".", "__")  # first characters of the names of hidden files and of files left by other programs
-MEMORY_LIMIT = 2 << 30
-# Images that the threads decode between two progress reports; an interruption waits for one block at most.
-BLOCK = 256
-
-
-@dataclass(frozen=True)
-class Part:
-    """Image files and their labels, in a fixed order."""
-
-    paths: list[Path] = field(default_factory=list)
-    labels: list[int] = field(default_factory=list)
-
-    def add(self, paths: Sequence[Path], label: int) -> None:
-        self.paths.extend(paths)
-        self.labels.extend([label] * len(paths))
-
-
-@dataclass(frozen=True)
-class Listing:
-    """The classes and image files found in a folder."""
-
-    class_names: tuple[str, ...]
-    train: Part
-    test: Part
-    ignored: Counter[str]  # number of files that are not images of a class, per suffix
-
-
-@dataclass(frozen=True)
-class Decoded:
-    """The images of a part that could be read, and the paths of the others with the reasons."""
-
-    images: Tensor | None  # (N, 3, S, S) uint8
-    labels: Tensor | None  # (N,) int64
-    paths: tuple[str, ...] | None
-    skipped: tuple[str, ...]
+DEEPEST_WRAPPER = 5
 
 
 def read_folder(root: Path, config: DataConfig, on_progress: ProgressCallback | None = None) -> Dataset:
     """Read a folder of class folders; images that cannot be read are skipped and listed in `Dataset.skipped`."""
-    listing = list_folder(root, config.classes)
-    size = config.image_size or default_image_size(listing.train.paths)
-    train = _decode_part(listing.train, size, config.strict, on_progress, "reading training images")
-    test = _decode_part(listing.test, size, config.strict, on_progress, "reading test images")
-    if train.images is None or train.labels is None:
-        raise UserError(f"none of the {len(train.skipped)} images in {root} can be read: check the files.")
-    for number, name in enumerate(listing.class_names):
-        if not (train.labels == number).any():
-            raise UserError(f"no image of class {name!r} in {root} can be read: add images that can.")
-    return Dataset(
-        name=str(root),
-        train_images=train.images,
-        train_labels=train.labels,
-        class_names=listing.class_names,
-        test_images=test.images,
-        test_labels=test.labels,
-        train_paths=train.paths,
-        test_paths=test.paths,
-        skipped=(*train.skipped, *test.skipped),
-        ignored=listing.ignored,
-    )
+    return read_listing(str(root), list_folder(root, config.classes), config, on_progress)
 
 
 def list_folder(root: Path, classes: Sequence[str] | None = None) -> Listing:
     """Find the classes and images in a folder; ``classes`` selects some of the classes, in that order."""
     if not root.is_dir():
         raise UserError(f"there is no folder {root}.")
-    base, names = _class_root(root), class_folders(root)
-    chosen = tuple(names if classes is None else (names[i] for i in choose_classes(names, classes)))
+    root = _without_wrapper(root)
+    base = _class_root(root)
+    folders = class_folders_of(base)
+    names = readable_names(folders)
+    order = range(len(names)) if classes is None else choose_classes(names, classes)
+    labels = {folders[position]: label for label, position in enumerate(order)}
     train, test = Part(), Part()
     ignored: Counter[str] = Counter()
     for folder in {root, base}:
         ignored += _count_files(folder)
-    for label, name in enumerate(chosen):
-        ignored += _add_class(train, base / name, label)
+    for name, label in labels.items():
+        ignored += _add_files(train, base / name, label)
     for folder in _special_folders({root, base}, UNLABELLED_FOLDERS):
-        images, others = find_images(folder)
-        train.add(images, UNLABELLED)
-        ignored += others
+        ignored += _add_files(train, folder)
+    for folder in _validation_folders(root, base, folders):
+        ignored += _add_classes(train, folder, folders, names, labels, held_out=True)
     for folder in _special_folders({root, base}, TEST_FOLDERS):
-        ignored += _add_test(test, folder, names, chosen)
-    return Listing(chosen, train, test, ignored)
+        ignored += _add_classes(test, folder, folders, names, labels)
+    chosen = tuple(names[position] for position in order)
+    notes = (*wordnet_notes(folders), *_validation_notes(train))
+    if not set(labels.values()) <= set(train.labels):
+        _check_two_classes(base, train)
+    return Listing(chosen, train, test, ignored, notes).without_unlabelled_classes()
+
+
+def _validation_notes(train: Part) -> tuple[str, ...]:
+    count = sum(train.held_out)
+    return (f"the {count:,} images of the validation folder are for validation only",) if count else ()
+
+
+def _check_two_classes(base: Path, train: Part) -> None:
+    if len({label for label in train.labels if label >= 0}) < 2:
+        kinds = ", ".join(sorted(IMAGE_SUFFIXES))
+        raise UserError(f"fewer than two class folders of {base} contain an image ({kinds}): add some images.")
 
 
 def class_folders(root: Path) -> list[str]:
-    """Return the names of the class folders, sorted."""
-    base = _class_root(root)
-    names = [f.name for f in _subfolders(base) if not _is_special(f.name)]
-    for folder in _special_folders({base}, VALIDATION_FOLDERS):
-        if {f.name for f in _subfolders(folder)} & set(names):
-            raise _unused_folder_error(folder)
+    """Return the names of the classes of a folder, in the order of its class folders."""
+    return readable_names(class_folders_of(_class_root(_without_wrapper(root))))
+
+
+def class_folders_of(base: Path) -> list[str]:
+    """Return the names of the class folders in a folder, sorted."""
+    names = [f.name for f in subfolders(base) if not _is_special(f.name)]
+    validation = {folder.name for folder in _validation_folders(base, base, names)}
+    names = [name for name in names if name not in validation]
     if len(names) < 2:
         found = f"one class folder ({names[0]})" if names else "no class folder"
         raise UserError(f"{base} contains {found}: create one folder per class, for at least two classes.")
     return names
 
 
+def readable_names(folders: Sequence[str]) -> list[str]:
+    """Return the class names of folders; WordNet ids are replaced, unless that would give a name to two folders."""
+    names = [readable_class(name) for name in folders]
+    return names if len(set(names)) == len(names) else list(folders)
+
+
+def _without_wrapper(root: Path) -> Path:
+    """Return the folder itself, or the only folder in it if that one holds all there is."""
+    for _ in range(DEEPEST_WRAPPER):
+        inner = subfolders(root)
+        if len(inner) != 1 or _is_special(inner[0].name) or inner[0].name.lower() == "train":
+            break
+        content = [*_entries(root), *_entries(inner[0])]
+        if not subfolders(inner[0]) or any(_is_image(f.name) for f in content if f.is_file()):
+            break
+        root = inner[0]
+    return root
+
+
 def _class_root(root: Path) -> Path:
     """Return the folder that contains the class folders: ``root`` or its folder ``train``."""
-    siblings = {f.name.lower(): f for f in _subfolders(root)}
+    siblings = {f.name.lower(): f for f in subfolders(root)}
     train = siblings.pop("train", None)
     others = [n for n in siblings if not _is_special(n) and n not in VALIDATION_FOLDERS]
-    if train is None or others or not _subfolders(train):
+    if train is None or others or not subfolders(train):
         return root  # "train" can also be the name of a class
-    for name in VALIDATION_FOLDERS:
-        if name in siblings:
-            raise _unused_folder_error(siblings[name])
     return train
 
 
-def _unused_folder_error(folder: Path) -> UserError:
-    return UserError(
-        f"{folder} is not used, because validation images are taken from the training images: "
-        "rename the folder to test/ to evaluate on it, or move it elsewhere."
-    )
+def _validation_folders(root: Path, base: Path, names: Sequence[str]) -> list[Path]:
+    """Return the folders of validation images: those of that name that have class folders of the same classes."""
+    known = set(names)
+    candidates = _special_folders({root, base}, VALIDATION_FOLDERS)
+    return [f for f in candidates if known & {inner.name for inner in subfolders(f)}]
 
 
 def _is_special(name: str) -> bool:
@@ -157,35 +131,44 @@ def _is_special(name: str) -> bool:
 
 
 def _special_folders(roots: set[Path], names: Sequence[str]) -> list[Path]:
-    return sorted(f for root in roots for f in _subfolders(root) if f.name.lower() in names)
+    return sorted(f for root in roots for f in subfolders(root) if f.name.lower() in names)
 
 
-def _add_class(part: Part, folder: Path, label: int) -> Counter[str]:
-    """Add the images of a class folder to a part, and return the number of its other files per suffix."""
-    images, others = find_images(folder)
-    if not images:
-        kinds = ", ".join(sorted(IMAGE_SUFFIXES))
-        raise UserError(f"class folder {folder} contains no image ({kinds}): add some, or move it elsewhere.")
-    part.add(images, label)
+def _add_files(part: Part, folder: Path, label: int = -1, *, held_out: bool = False) -> Counter[str]:
+    """Add the images of a folder to a part, and return the number of its other files per suffix."""
+    images, others = image_files(folder)
+    part.add_files(images, label, held_out=held_out)
     return others
 
 
-def _add_test(part: Part, folder: Path, names: Sequence[str], chosen: Sequence[str]) -> Counter[str]:
+def _add_classes(
+    part: Part,
+    folder: Path,
+    folders: Sequence[str],
+    names: Sequence[str],
+    labels: dict[str, int],
+    *,
+    held_out: bool = False,
+) -> Counter[str]:
     """Add the images in test/<class>/ of the chosen classes, and return the number of other files per suffix."""
     ignored = _count_files(folder)
-    for one in _subfolders(folder):
-        name = names[find_class(names, one.name, f"class in {folder}:")]
-        if name in chosen:
-            ignored += _add_class(part, one, chosen.index(name))
+    positions = {name: position for position, name in enumerate(folders)}
+    for one in subfolders(folder):
+        position = positions.get(one.name)
+        if position is None:
+            position = find_class(names, readable_class(one.name), f"class in {folder}:")
+        if folders[position] in labels:
+            ignored += _add_files(part, one, labels[folders[position]], held_out=held_out)
     return ignored
 
 
-def _subfolders(folder: Path) -> list[Path]:
+def subfolders(folder: Path) -> list[Path]:
+    """Return the folders in a folder that are not hidden, sorted."""
     return sorted(f for f in _entries(folder) if f.is_dir())
 
 
 def _count_files(folder: Path) -> Counter[str]:
-    return _count_suffixes(f for f in _entries(folder) if f.is_file())
+    return _count_suffixes(f.name for f in _entries(folder) if f.is_file())
 
 
 def _entries(folder: Path) -> list[Path]:
@@ -196,90 +179,63 @@ def _entries(folder: Path) -> list[Path]:
         raise cannot_read(folder, error) from None
 
 
-def _count_suffixes(files: Iterable[Path]) -> Counter[str]:
-    return Counter(f.suffix.lower() for f in files)
+def _suffix(name: str) -> str:
+    return os.path.splitext(name)[1].lower().removesuffix(".")  # noqa: PTH122 (for a million names)
+
+
+def _is_image(name: str) -> bool:
+    return _suffix(name) in IMAGE_SUFFIXES
+
+
+def _count_suffixes(names: Iterable[str]) -> Counter[str]:
+    return Counter(map(_suffix, names))
 
 
 def find_images(folder: Path) -> tuple[list[Path], Counter[str]]:
-    """Return the images in a folder and its subfolders, sorted, and the number of other files per suffix.
+    """Return the images in a folder and its subfolders, sorted, and the number of other files per suffix."""
+    images, others = image_files(folder)
+    return [Path(image) for image in images], others
+
+
+def image_files(folder: Path) -> tuple[list[str], Counter[str]]:
+    """Return the paths of the images in a folder and its subfolders, sorted, and the number of other files per suffix.
 
     Hidden files and folders are ignored.
     """
-    files: list[Path] = []
-    for parent, folders, names in os.walk(folder, onerror=_raise_unreadable):
-        folders[:] = [f for f in folders if not f.startswith(HIDDEN)]
-        files += [Path(parent, name) for name in names if not name.startswith(HIDDEN)]
-    images = sorted(f for f in files if f.suffix.lower() in IMAGE_SUFFIXES)
-    return images, _count_suffixes(f for f in files if f.suffix.lower() not in IMAGE_SUFFIXES)
+    images: list[str] = []
+    others: Counter[str] = Counter()
+    for path in walk_files(str(folder)):
+        suffix = _suffix(path)
+        if suffix in IMAGE_SUFFIXES:
+            images.append(path)
+        else:
+            others[suffix] += 1
+    return images, others
 
 
-def _raise_unreadable(error: OSError) -> None:
-    raise cannot_read(Path(error.filename), error) from None
+def walk_files(folder: str) -> Iterator[str]:
+    """Yield the files below a folder, sorted by the parts of their paths; links to folders are not followed."""
+    waiting = [(folder, True)]
+    while waiting:
+        path, is_folder = waiting.pop()
+        if not is_folder:
+            yield path
+            continue
+        try:
+            with os.scandir(path) as found:
+                inside = sorted((each for each in found if not each.name.startswith(HIDDEN)), key=lambda e: e.name)
+        except OSError as error:
+            raise cannot_read(Path(path), error) from None
+        for each in reversed(inside):
+            if each.is_dir(follow_symlinks=False):
+                waiting.append((each.path, True))
+            elif not _leads_to_folder(each):
+                waiting.append((each.path, False))
 
 
-def _decode_part(part: Part, size: int, strict: bool, on_progress: ProgressCallback | None, work: str) -> Decoded:
-    if not part.paths:
-        return Decoded(None, None, None, ())
-    rows = _allocate((len(part.paths), 3, size, size))
-    errors: list[str | None] = []
-    with ThreadPoolExecutor(max_workers=os.cpu_count()) as threads:
-        for start in range(0, len(part.paths), BLOCK):
-            block = part.paths[start : start + BLOCK]
-            errors += threads.map(_decode_into, block, rows[start : start + BLOCK])
-            if strict:
-                _raise_first_error(part.paths, errors)
-            if on_progress is not None:
-                on_progress(work, len(errors), len(part.paths))
-    kept = [i for i, error in enumerate(errors) if error is None]
-    skipped = tuple(f"{path} ({why})" for path, why in zip(part.paths, errors, strict=True) if why is not None)
-    if not kept:
-        return Decoded(None, None, None, skipped)
-    _move_to_front(rows, kept)
-    labels = torch.tensor(part.labels)[kept]
-    paths = tuple(str(part.paths[i]) for i in kept)
-    return Decoded(torch.from_numpy(rows[: len(kept)]), labels, paths, skipped)
-
-
-def _decode_into(path: Path, row: NDArray[np.uint8]) -> str | None:
-    """Decode a file into ``row`` (3, S, S); return the error message if it cannot be read, else None."""
+def _leads_to_folder(entry: os.DirEntry[str]) -> bool:
+    """Return whether a link leads to a folder; one that leads back to itself is a file that cannot be read."""
     try:
-        row[...] = decode(path, row.shape[-1]).transpose(2, 0, 1)
-    except DECODE_ERRORS as error:
-        return reason_of(error, path)
-    return None
-
-
-def _raise_first_error(paths: Sequence[Path], errors: Sequence[str | None]) -> None:
-    for path, error in zip(paths, errors, strict=False):
-        if error is not None:
-            raise UserError(
-                f"image {path} cannot be read ({error}): repair it, remove it, or set data.strict to false."
-            )
-
-
-def _allocate(shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    """Return an empty array; a large one is a memory-mapped file, which is deleted when the array is."""
-    needed = math.prod(shape)
-    if needed <= MEMORY_LIMIT:
-        return np.empty(shape, np.uint8)
-    disk = tempfile.gettempdir()
-    free = shutil.disk_usage(disk).free
-    if needed > free:
-        raise UserError(
-            f"{shape[0]:,} images of {shape[2]} x {shape[3]} pixels take {needed / 1e9:,.0f} GB, but {disk} has "
-            f"{free / 1e9:,.0f} GB free: set a smaller data.image_size, or TMPDIR to a folder on a larger disk."
-        )
-    folder = Path(tempfile.mkdtemp(prefix="semco-"))
-    rows: NDArray[np.uint8] = np.lib.format.open_memmap(folder / "images.npy", mode="w+", dtype=np.uint8, shape=shape)
-    if os.name == "posix":  # a deleted file stays until nobody uses it, so that a kill leaves nothing
-        shutil.rmtree(folder)
-    else:
-        weakref.finalize(rows, shutil.rmtree, folder, ignore_errors=True)
-    return rows
-
-
-def _move_to_front(rows: NDArray[np.uint8], kept: Sequence[int]) -> None:
-    """Move the rows that were read to the front, in place, because a copy could be too large."""
-    for to, row in enumerate(kept):
-        if to != row:
-            rows[to] = rows[row]
+        return entry.is_dir()
+    except OSError:
+        return False

@@ -12,6 +12,7 @@ from typing import Protocol
 import torch
 from torch import Generator, Tensor
 
+from semco.data.storage.mapped import rows_at
 from semco.types import Views
 
 # Largest part of an accelerator's free memory that the images may take.
@@ -70,7 +71,7 @@ class ImageInputs:
         return self._augment.plain(self._select(position))
 
     def _select(self, position: Tensor) -> Tensor:
-        return move(self._images[position.to(self._images.device)], self._device)
+        return move(rows_at(self._images, position.to(self._images.device)), self._device)
 
 
 def images_at_a_time(batch_size: int, shape: Sequence[int]) -> int:

@@ -27,6 +27,8 @@ Index = NDArray[np.int64]
 # With fewer labels in total or per class than these, none is held out by default.
 FEW_LABELS, FEW_LABELS_PER_CLASS = 200, 20
 PoolRule = Literal["all", "unlabelled"]  # values of data.pool
+# In place of a true class: the class is not known; the image is labelled, so its pseudo-labels are not counted.
+UNKNOWN, LABELLED = -1, -2
 
 
 @dataclass(frozen=True)
@@ -91,14 +93,12 @@ def _indices(values: object) -> NDArray[np.int64]:
 
 
 def hidden_truth(labels: Tensor, split: Split) -> Tensor:
-    """Return the true classes by which pseudo-labels are scored: (N,), -1 for images that are not scored.
+    """Return the true classes by which pseudo-labels are scored: (N,), `UNKNOWN`, or `LABELLED` for labelled images.
 
-    If some training images have no label, the labelled images are not scored: the model was trained on their labels, so
-    its accuracy on them says nothing about the others.
+    The model was trained on the labels of labelled images, so its accuracy on them says nothing about the others.
     """
     truth = labels.clone()
-    if bool((labels < 0).any()):
-        truth[torch.from_numpy(split.labelled)] = -1
+    truth[torch.from_numpy(split.labelled)] = LABELLED
     return truth
 
 
@@ -107,22 +107,39 @@ def label_checksum(labels: Tensor) -> str:
     return hashlib.sha256(labels.numpy(force=True).astype("<i8").tobytes()).hexdigest()
 
 
-def make_split(labels: Tensor, config: DataConfig, seed: int, class_names: Sequence[str] | None = None) -> Split:
-    """Split training images by their labels (N,), -1 = unlabelled; ``class_names`` default to numbers."""
+def make_split(
+    labels: Tensor,
+    config: DataConfig,
+    seed: int,
+    class_names: Sequence[str] | None = None,
+    held_out: Tensor | None = None,
+    chosen: Index | None = None,
+) -> Split:
+    """Split training images by their labels (N,), -1 = unlabelled; ``class_names`` default to numbers.
+
+    ``held_out`` (N,) are the validation images of the source, which replace those that would be chosen here;
+    ``chosen`` are the positions of the labelled images, if a list names them.
+    """
     class_ids = labels.numpy(force=True).astype(np.int64)
     names = list(class_names or (str(k) for k in range(int(class_ids.max(initial=-1)) + 1)))
+    if held_out is not None and bool(held_out.any()):
+        return _with_held_out(labels, config, seed, names, held_out, chosen)
     members = _shuffle_classes(class_ids, len(names), seed)
+    if chosen is not None:
+        members = [_listed_first(m, chosen) for m in members]
     available = np.array([len(m) for m in members], dtype=np.int64)
     wanted = _count_labels(config, available, names, seed)
+    if chosen is not None:
+        wanted = _count_chosen(class_ids, chosen, names)
     spare = available - wanted
     rule = _validation_rule(config, wanted, spare)
-    held_out = _count_validation(config, rule, wanted, spare, len(class_ids))
+    num_held_out = _count_validation(config, rule, wanted, spare, len(class_ids))
     # Labelled images come from the start of a class, and spare validation images from its end, so that the number of
     # one does not change the choice of the other.
-    used = wanted - held_out if rule == "labelled" else wanted
+    used = wanted - num_held_out if rule == "labelled" else wanted
     end = wanted if rule == "labelled" else available
     labelled = _join([m[:u] for m, u in zip(members, used, strict=True)])
-    validation = _join([m[e - h : e] for m, h, e in zip(members, held_out, end, strict=True)])
+    validation = _join([m[e - h : e] for m, h, e in zip(members, num_held_out, end, strict=True)])
     pool = _pool(config.pool, len(class_ids), labelled, validation)
     if len(pool) == 0:
         raise UserError(
@@ -131,6 +148,34 @@ def make_split(labels: Tensor, config: DataConfig, seed: int, class_names: Seque
             "without a label, or set data.pool to 'all'."
         )
     return Split(labelled, pool, validation, label_checksum(labels), config.pool)
+
+
+def _with_held_out(
+    labels: Tensor, config: DataConfig, seed: int, names: Sequence[str], held_out: Tensor, chosen: Index | None
+) -> Split:
+    """Split the images that the source does not hold out; those that it does are the validation images."""
+    kept = torch.nonzero(~held_out).flatten().numpy()
+    inner = None if chosen is None else np.flatnonzero(np.isin(kept, chosen))
+    rest = make_split(
+        labels[torch.from_numpy(kept)], config.model_copy(update={"validation": "none"}), seed, names, None, inner
+    )
+    validation = torch.nonzero(held_out).flatten().numpy()  # all have a label: a source holds out no others
+    return Split(kept[rest.labelled], kept[rest.unlabelled], validation, label_checksum(labels), config.pool)
+
+
+def _listed_first(members: Index, chosen: Index) -> Index:
+    """Return the images of a class with the chosen ones first, each kind in its order."""
+    is_chosen = np.isin(members, chosen)
+    return np.concatenate([members[is_chosen], members[~is_chosen]])
+
+
+def _count_chosen(class_ids: Index, chosen: Index, names: Sequence[str]) -> Index:
+    """Return how many images of each class are chosen (K,), after checking that each class has some."""
+    counts = np.bincount(class_ids[chosen], minlength=len(names)).astype(np.int64)
+    for name, count in zip(names, counts, strict=True):
+        if count == 0:
+            raise UserError(f"data.labelled_from lists no image of class {name!r}: list some, or choose data.classes.")
+    return counts
 
 
 def _shuffle_classes(class_ids: Index, classes: int, seed: int) -> list[Index]:
@@ -147,7 +192,9 @@ def _count_labels(config: DataConfig, available: Index, names: Sequence[str], se
     if classes < 2:
         raise UserError(f"a classifier needs labels of at least two classes, not {classes}.")
     if config.labels_per_class is not None:
-        wanted = np.full(classes, config.labels_per_class)
+        wanted = _long_tail(config.labels_per_class, config.imbalance, classes)
+    elif config.num_labels is not None and config.label_spread == "proportional":
+        wanted = _spread_by_size(config.num_labels, available)
     elif config.num_labels is not None:
         wanted = _spread_evenly(config.num_labels, classes, seed)
     else:
@@ -158,6 +205,20 @@ def _count_labels(config: DataConfig, available: Index, names: Sequence[str], se
         if want > have:
             raise UserError(f"class {name!r} has {have} labelled images, but {want} are wanted: use fewer labels.")
     return wanted
+
+
+def _long_tail(largest: int, imbalance: float, classes: int) -> Index:
+    """Return labels per class (K,) that fall geometrically from ``largest`` to ``largest / imbalance``, at least 1."""
+    steps = np.arange(classes) / max(1, classes - 1)
+    counts: Index = np.maximum(1, np.floor(largest * imbalance**-steps + 1e-9)).astype(np.int64)
+    return counts
+
+
+def _spread_by_size(total: int, available: Index) -> Index:
+    """Return the number of labels per class (K,) in proportion to the images that it has, at least 1."""
+    if total < len(available):
+        raise UserError(f"{total} labels cannot cover {len(available)} classes: use at least {len(available)} labels.")
+    return 1 + _spread_proportionally(total - len(available), np.maximum(available - 1, 0))
 
 
 def _spread_evenly(total: int, classes: int, seed: int) -> Index:
@@ -185,9 +246,9 @@ def _count_validation(config: DataConfig, rule: str, wanted: Index, spare: Index
     if rule == "none":
         return np.zeros_like(wanted)
     if rule == "train":
-        counts = _spread_proportionally(min(config.validation_size, images // 10), spare)
+        counts = _stratify(min(config.validation_size, images // 10), spare)
     else:  # each class keeps at least one of its labels
-        counts = _spread_proportionally(min(config.validation_size, int(wanted.sum()) // 5), wanted - 1)
+        counts = _stratify(min(config.validation_size, int(wanted.sum()) // 5), wanted - 1)
     if config.validation != "auto" and not counts.any():
         raise UserError(_no_validation_message(rule, int(spare.sum()), int(wanted.sum())))
     return counts
@@ -199,6 +260,18 @@ def _no_validation_message(rule: str, spare: int, labels: int) -> str:
     else:
         reason = f"of {labels} labels at most a fifth is held out, and each class keeps one"
     return f"data.validation = {rule!r} leaves no validation image: {reason}; choose another value, or 'none'."
+
+
+def _stratify(total: int, members: Index) -> Index:
+    """Spread over classes in proportion to their ``members`` (K,), but at least one to each, as far as they go."""
+    counts = _spread_proportionally(total, members)
+    for empty in np.flatnonzero((counts == 0) & (members > 0)):
+        largest = int(np.argmax(counts))
+        if counts[largest] < 2:
+            break
+        counts[largest] -= 1
+        counts[empty] += 1
+    return counts
 
 
 def _spread_proportionally(total: int, members: Index) -> Index:

@@ -74,6 +74,11 @@ def choose_renderer(device: torch.device) -> RenderViews:
     return native.render_views if device.type == "cpu" else tensors.render_views
 
 
+def will_compile(device: torch.device) -> bool:
+    """Return whether making the first views takes seconds longer, because their code has to be compiled."""
+    return device.type == "cpu" and not native.is_compiled()
+
+
 def _check_images(images: Tensor, channels: int) -> None:
     """Raise an error unless the images are a uint8 batch with 1 or 3 channels, as many as the means."""
     if images.dtype != torch.uint8 or images.dim() != 4 or images.shape[1] != channels or channels not in (1, 3):

@@ -91,6 +91,13 @@ def _run_compiled(*arguments: Any) -> None:
         _run_compiled(*arguments)
 
 
+def is_compiled() -> bool:
+    """Return whether the views can be made at once, because the code was compiled by this process or an earlier one."""
+    version: Any = _versions[0]
+    folder = version.stats.cache_path
+    return bool(version.signatures) or (folder is not None and any(Path(folder).glob(f"*{SOURCE}*.nbc")))
+
+
 def _delete_cache(version: Any) -> None:
     folder = version.stats.cache_path
     with suppress(OSError):

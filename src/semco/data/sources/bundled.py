@@ -8,9 +8,9 @@ from pathlib import Path
 from semco.config import DataConfig
 from semco.data.datasets import Dataset, ProgressCallback
 from semco.data.folder import read_folder
-from semco.data.npz import read_npz
+from semco.data.sources.npz import read_npz
 
-FILES = Path(__file__).parent / "bundled_files"
+FILES = Path(__file__).parents[1] / "bundled_files"
 FRUIT_SIZE = 160  # pixels of the shorter side of a photo
 
 

@@ -1,0 +1,71 @@
+"""``semco data``: check images before a run, and the files that runs keep."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from semco.cli.labels.display import print_table, progress_bars
+
+app = typer.Typer(
+    help="Check a folder of images, and list or clear stored pixels and features.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+@app.command()
+def check(
+    path: Annotated[str, typer.Argument(help="A folder of images, or the name of a registered data set.")],
+    data_root: Annotated[Path | None, typer.Option(help="The folder of a registered data set.")] = None,
+    labels_from: Annotated[Path | None, typer.Option(help="A CSV file with columns path and label.")] = None,
+    unlabeled: Annotated[Path | None, typer.Option(help="Another folder of unlabelled images.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write a page with thumbnails to this HTML file.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Read every image once: classes, damaged and unusual images, duplicates and leaks, names, advice."""
+    from semco.config import DataConfig
+    from semco.inspection.check import check_source, lines
+    from semco.inspection.page import write_page
+
+    config = DataConfig(source=path, root=data_root, labels_from=labels_from, unlabeled=unlabeled)
+    with progress_bars() as report:
+        found = check_source(config, report)
+    if out is not None:
+        write_page(found, out)
+    if as_json:
+        typer.echo(json.dumps(found.to_json()))
+        return
+    console = Console(soft_wrap=True, markup=False, highlight=False)
+    for line in [*lines(found), *([f"page: {out}"] if out is not None else [])]:
+        console.print(line)
+
+
+@app.command()
+def cache(
+    clear: Annotated[bool, typer.Option("--clear", help="Delete what no process is making.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the stored pixels and outputs of frozen layers, which runs on the same images use again."""
+    from semco.data.storage.folders import clear_all, list_all
+
+    removed = clear_all() if clear else []
+    arrays = list_all()
+    if as_json:
+        rows = [{"kind": k, "folder": str(a.folder), "bytes": a.size, "used": a.used} for k, a in arrays]
+        typer.echo(json.dumps({"stored": rows, "removed": [str(each.folder) for each in removed]}))
+        return
+    if clear:
+        typer.echo(f"removed {len(removed)} files, {sum(each.size for each in removed) / 1e9:.2f} GB")
+    used = [time.strftime("%Y-%m-%d %H:%M", time.localtime(array.used)) for _, array in arrays]
+    print_table(
+        ("kind", "GB", "last used", "folder"),
+        [(kind, f"{a.size / 1e9:.2f}", when, str(a.folder)) for (kind, a), when in zip(arrays, used, strict=True)],
+    )
+    typer.echo(f"{len(arrays)} files, {sum(array.size for _, array in arrays) / 1e9:.2f} GB")

@@ -1,0 +1,1 @@
+"""Facts about single images, and the search for duplicates among them."""

@@ -1,0 +1,74 @@
+"""The folders of arrays in files: which there are, how large they are, and which are removed first."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from semco.data.storage.chunks import LOCK, PROGRESS
+from semco.files import cache_folder, lock
+
+KINDS = ("pixels", "features")  # names of folders in the cache folder
+
+
+@dataclass(frozen=True)
+class StoredArray:
+    """An array in a file."""
+
+    folder: Path
+    size: int  # bytes
+    used: float  # when it was used last, in seconds since 1970
+
+
+def stored_arrays(root: Path) -> list[StoredArray]:
+    """Return the arrays in the folders below ``root``; the one that was used longest ago comes first."""
+    found = []
+    for folder in root.iterdir() if root.is_dir() else ():
+        try:
+            used = (folder / PROGRESS).stat().st_mtime
+            data = [path for path in folder.iterdir() if path.name not in (PROGRESS, LOCK)]
+            found.append(StoredArray(folder, sum(path.stat().st_size for path in data), used))
+        except OSError:  # not such a folder, or removed meanwhile
+            continue
+    return sorted(found, key=lambda each: each.used)
+
+
+def remove(array: StoredArray) -> bool:
+    """Delete an array, unless another process is making it; return whether it was deleted.
+
+    A process that reads it keeps reading: the system deletes the file when nobody uses it any more.
+    """
+    try:
+        with (array.folder / LOCK).open("w") as stream:
+            if not lock(stream):
+                return False
+            shutil.rmtree(array.folder)
+    except FileNotFoundError:  # another process was faster
+        pass
+    return True
+
+
+def remove_oldest(root: Path, keep: Path, most_bytes: int) -> None:
+    """Delete the arrays that were used longest ago until all together take at most ``most_bytes``.
+
+    The folder ``keep`` and arrays that another process is making are left alone.
+    """
+    arrays = stored_arrays(root)
+    total = sum(each.size for each in arrays)
+    for each in arrays:
+        if total <= most_bytes:
+            return
+        if each.folder != keep and remove(each):
+            total -= each.size
+
+
+def list_all() -> list[tuple[str, StoredArray]]:
+    """Return the arrays in the cache folder of this user, with what each kind is called."""
+    roots = ((kind, cache_folder(kind)) for kind in KINDS)
+    return [(kind, array) for kind, root in roots if root is not None for array in stored_arrays(root)]
+
+
+def clear_all() -> list[StoredArray]:
+    """Delete the arrays that no other process is making, and return them."""
+    return [array for _, array in list_all() if remove(array)]

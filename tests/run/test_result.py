@@ -1,0 +1,41 @@
+"""Intervals of accuracies on few images."""
+
+from __future__ import annotations
+
+import pytest
+
+from semco.cli.running import show_headline
+from semco.run.result import RunResult, describe_interval, wilson_interval
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "images", "low", "high"),
+    [
+        # By hand: 13 of 13 gives n / (n + z^2) as the lower end.
+        (1.0, 13, 13 / (13 + 3.841459), 1.0),
+        (0.0, 13, 0.0, 3.841459 / (13 + 3.841459)),
+        # Published example (Newcombe 1998): 81 of 263 is 0.2553 to 0.3662.
+        (81 / 263, 263, 0.2553, 0.3662),
+        (15 / 148, 148, 0.0624, 0.1605),
+    ],
+)
+def test_wilson_interval(accuracy: float, images: int, low: float, high: float) -> None:
+    assert wilson_interval(accuracy, images) == pytest.approx((low, high), abs=1e-4)
+
+
+def result(**fields: object) -> RunResult:
+    values = {"method": "semco", "run": "r", "head": "one_hot", "num_labels": 4, "steps": 1, "seconds": 1.0, **fields}
+    return RunResult.model_validate(values)
+
+
+def test_a_headline_on_few_images_carries_its_interval() -> None:
+    few = result(validation_accuracy=1.0, validation_images=13)
+    assert show_headline(few) == (
+        "validation accuracy 100.0% (77% to 100% at 95 % confidence, as there are only 13 images)"
+    )
+    assert show_headline(result(validation_accuracy=1.0, validation_images=30)) == "validation accuracy 100.0%"
+    tested = result(validation_accuracy=1.0, validation_images=3, test_accuracy=0.5, test_images=10)
+    assert "24% to 76%" in show_headline(tested)
+    assert "only" not in show_headline(result(test_accuracy=0.5, test_images=100, validation_images=3))
+    assert show_headline(result(validation_accuracy=0.5)) == "validation accuracy 50.0%"  # of an earlier version
+    assert describe_interval(0.5, 0) == ""
