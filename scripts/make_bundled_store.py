@@ -2,9 +2,9 @@
 
     python scripts/make_bundled_store.py FOLDER [--whole STORE]
 
-FOLDER contains glove.*, GoogleNews-vectors-* and conceptnet-assertions-*. The store keeps, within 12 MB:
+FOLDER contains glove.*, GoogleNews-vectors-* and conceptnet-assertions-*. The store keeps, within 30 MB:
 
-1. frequent words of the graph, because class names are composed of them;
+1. frequent words, because class names are composed of them;
 2. names of things. Preferred are terms that clearly name a thing, consist of common words, have many edges in the
    graph, and cannot be replaced by their last word: a wall clock is a clock, but a sea urchin is not an urchin.
 
@@ -26,11 +26,14 @@ from numpy.typing import NDArray
 from semco.labels.build import RELATIONS, build_store
 from semco.labels.build.readers.conceptnet import Edges, read_conceptnet
 from semco.labels.build.readers.glove import read_glove
+from semco.labels.build.vocabulary import Vocabulary, vocabulary_kin
+from semco.labels.kin import Kin
 from semco.labels.store import VectorStore, unit_rows
+from semco.labels.store_files import CHECKSUMS
 
 TARGET = Path(__file__).parent.parent / "src" / "semco" / "labels" / "bundled"
-SIZE = 80_000  # terms of about 148 bytes: 128 dimensions of one byte, and the text
-FREQUENT = 5_000  # most frequent words to keep
+SIZE = 180_000  # terms of about 165 bytes: 128 dimensions of one byte, the text, and the kin
+FREQUENT = 75_000  # most frequent words to keep
 KINDS = """
     mammal bird fish reptile insect dog crustacean flower tree fruit vegetable food dish dessert beverage vehicle ship
     aircraft car tool machine device electronic_device musical_instrument weapon clothing garment footwear hat furniture
@@ -63,8 +66,9 @@ def main() -> None:
         if not whole.exists():
             build_store(glove, word2vec, graph, whole)
         store = VectorStore.open(whole)
-        kept = choose(store, read_glove(glove).terms, read_conceptnet(graph, RELATIONS))
-        write(store, kept)
+        edges = read_conceptnet(graph, RELATIONS)
+        kept = choose(store, read_glove(glove).terms, edges)
+        write(store, kept, vocabulary_kin(edges, Vocabulary(kept, {term: i for i, term in enumerate(kept)})))
     size = sum(path.stat().st_size for path in TARGET.iterdir())
     print(f"{len(kept)} of {store.size} terms, {size / 1e6:.2f} MB in {TARGET}")
 
@@ -80,7 +84,7 @@ def choose(store: VectorStore, frequent: list[str], edges: Edges) -> list[str]:
     thing, below = _cosine_to_kinds(position, rows, parents, rank), _below_roots(parents)
     synonyms = _in_relation(edges, "Synonym")
     names = [t for t in terms if _is_name(t) and (t in rank or not _is_taxon(t, parents))]
-    kept = {term for term in frequent[:FREQUENT] if term in degree and term in position}
+    kept = {term for term in frequent[:FREQUENT] if _is_name(term) and term in position}
     nouns = [t for t in names if (t in parents or t in synonyms) and t not in kept]
     things = [t for t in nouns if thing[position[t]] >= (FAIRLY_CLOSE[t in rank] if t in below else CLOSE)]
     words = {term for term in things if "_" not in term} | kept
@@ -145,13 +149,13 @@ def _cosine_to_kinds(
     return nearest
 
 
-def write(store: VectorStore, kept: list[str]) -> None:
+def write(store: VectorStore, kept: list[str], kin: Kin) -> None:
     """Write the bundled store; its licence and provenance files stay."""
     beside = {path: path.read_bytes() for path in TARGET.glob("*") if path.name in ("PROVENANCE.md", "LICENSE")}
     ranks = np.argsort(np.argsort([store.rank(store.index(term) or 0) for term in kept]))
-    VectorStore.write(
-        TARGET, kept, store.vectors(kept), ranks, {**store.header, "kept": "terms that name things"}, compact=True
-    )
+    header = {key: value for key, value in store.header.items() if key != CHECKSUMS}
+    header["kept"] = "frequent words, and terms that name things"
+    VectorStore.write(TARGET, kept, store.vectors(kept), ranks, header, compact=True, kin=kin)
     for path, content in beside.items():
         path.write_bytes(content)
 

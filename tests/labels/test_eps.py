@@ -18,7 +18,7 @@ def test_eps_is_a_low_quantile_of_the_nearest_siblings() -> None:
     rows = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
     is_a = np.array([(i, 5) for i in range(5)])
     nearest = 1 - np.cos([0.1, 0.1, 0.2, 0.4, 0.8])
-    expected = np.quantile(nearest, 0.3)
+    expected = np.quantile(nearest, 0.1)
     assert sibling_eps(rows, np.ones(6, bool), is_a) == round(float(expected), 3)
 
 

@@ -25,8 +25,8 @@ def label_source(config: LabelsConfig) -> LabelSource:
         return EncoderSource(config.encoder, config.prompts)
     from semco.labels.sources import AttributeSource, MatrixSource, store_source
 
-    if config.source in ("bundled", "store"):
-        return store_source(None if config.source == "bundled" else _path(config), config.aliases, config.strict_names)
+    if config.source in ("auto", "bundled", "store"):
+        return store_source(_path(config) if config.source == "store" else None, config.aliases, config.strict_names)
     if config.source == "attributes":
         return AttributeSource(_path(config), config.dim)
     return MatrixSource(_path(config))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 Pairs = NDArray[np.int64]
 
-QUANTILE = 0.3  # of the distances to the nearest sibling
+QUANTILE = 0.1  # of the distances to the nearest sibling; the nearest are look-alikes, the others are of one kind
 FAMILY_SIZE = (5, 50)  # with more children a parent is too general (thing, person)
 FREQUENT = 50_000  # terms used; the vectors of rarer terms are means of their neighbours, which makes them too close
 FALLBACK = 0.2  # the value of the paper, if the graph has no families

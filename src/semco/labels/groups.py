@@ -1,4 +1,8 @@
-"""Groups of classes whose label vectors are close (section 4 of the paper: DBSCAN with cosine distance).
+"""Groups of classes that look alike.
+
+Two rules. "dbscan" is the paper's (section 4): classes within the cosine distance eps of each other are in one group,
+and so are chains of such classes. "evidence" needs a store with a graph: every two classes of a group have at least
+the evidence 1 - eps (`evidence`), so that nothing is chained (complete linkage).
 
 Shapes: K classes, d embedding size, Q groups.
 """
@@ -12,9 +16,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from semco.errors import UserError
+from semco.errors import UserError, nearest
 from semco.labels.embeddings import LabelEmbeddings, Matrix
 
+Rule = Literal["auto", "evidence", "dbscan"]
+Pairs = Sequence[Sequence[str]]  # names of classes that a person puts together or apart
+
+EVIDENCE_EPS = 0.76  # docs/lab/labels.md: chosen on the tuning half of the judged list
 LARGE_SHARE = 0.5  # a group with a larger share of the classes gets a note
 FEW_CLASSES = 6  # with fewer classes, most of them may well be look-alikes
 
@@ -27,6 +35,7 @@ class Groups:
     group_ids: NDArray[np.int64]  # (K,) group id of each class, 0..Q-1 in the order of first appearance
     eps: float
     notes: tuple[str, ...] = ()  # for the user: a group that is too large
+    rule: Literal["evidence", "dbscan"] = "dbscan"
 
     @property
     def members(self) -> tuple[tuple[str, ...], ...]:
@@ -47,11 +56,93 @@ class Groups:
         return int(np.bincount(self.group_ids).max())
 
 
-def group_classes(embeddings: LabelEmbeddings, eps: float | Literal["auto"] = "auto") -> Groups:
-    """Return the groups at ``eps``: "auto" is the default of the label source, 0 makes every class its own group."""
-    radius = embeddings.default_eps if eps == "auto" else float(eps)
-    groups = Groups(embeddings.names, find_group_ids(embeddings.names, embeddings.matrix, radius), radius)
+def group_classes(
+    embeddings: LabelEmbeddings,
+    eps: float | Literal["auto"] = "auto",
+    rule: Rule = "auto",
+    together: Pairs = (),
+    apart: Pairs = (),
+) -> Groups:
+    """Return the groups at ``eps``: "auto" is the rule's own, 0 makes every class its own group.
+
+    The rule "auto" is "evidence" if the source has evidence and eps is "auto", otherwise "dbscan": a number for eps is
+    a cosine distance. The groups of the classes in one entry of ``together`` are merged; of the classes in one entry of
+    ``apart`` all but the first leave a group that they share with another one of the entry.
+    """
+    if _uses_evidence(embeddings, eps, rule):
+        radius = EVIDENCE_EPS if eps == "auto" else float(eps)
+        ids = evidence_group_ids(embeddings, radius)
+    else:
+        radius = embeddings.default_eps if eps == "auto" else float(eps)
+        ids = find_group_ids(embeddings.names, embeddings.matrix, radius)
+    rule_used: Literal["evidence", "dbscan"] = "evidence" if _uses_evidence(embeddings, eps, rule) else "dbscan"
+    ids = _in_order(_corrected(ids, embeddings.names, together, apart))
+    groups = Groups(embeddings.names, ids, radius, rule=rule_used)
     return replace(groups, notes=_notes(groups))
+
+
+def _uses_evidence(embeddings: LabelEmbeddings, eps: float | Literal["auto"], rule: Rule) -> bool:
+    has_evidence = embeddings.evidence is not None
+    return has_evidence and (rule == "evidence" or (rule == "auto" and eps == "auto"))
+
+
+def evidence_group_ids(embeddings: LabelEmbeddings, eps: float) -> NDArray[np.int64]:
+    """Return the group id of each class (K,): complete linkage of the distance 1 - evidence, cut at ``eps``."""
+    _check_eps(eps)
+    size = len(embeddings.names)
+    if eps == 0 or size == 1:
+        return np.arange(size, dtype=np.int64)
+    from scipy.cluster.hierarchy import fcluster, linkage
+    from scipy.spatial.distance import squareform
+
+    order = np.asarray(sorted(range(size), key=lambda i: embeddings.names[i]), dtype=np.int64)
+    distance = evidence_distances(embeddings)[np.ix_(order, order)]
+    found = np.empty(size, dtype=np.int64)
+    merges = linkage(squareform(distance, checks=False), method="complete")
+    found[order] = fcluster(merges, eps, criterion="distance")
+    return found
+
+
+def evidence_distances(embeddings: LabelEmbeddings) -> NDArray[np.float64]:
+    """Return 1 - evidence (K, K), not below 0."""
+    assert embeddings.evidence is not None
+    total = embeddings.evidence.total
+    distance: NDArray[np.float64] = np.maximum(1 - (total + total.T) / 2, 0)
+    np.fill_diagonal(distance, 0)
+    return distance
+
+
+def _corrected(ids: NDArray[np.int64], names: Sequence[str], together: Pairs, apart: Pairs) -> NDArray[np.int64]:
+    """Return the group ids after the corrections of a person."""
+    ids = ids.copy()
+    for entry in together:
+        places = _places(entry, names, "together")
+        ids[np.isin(ids, ids[places])] = ids[places[0]]
+    for entry in apart:
+        places = _places(entry, names, "apart")
+        for i in places[1:]:
+            if (ids[places] == ids[i]).sum() > 1:
+                ids[i] = ids.max() + 1
+    return ids
+
+
+def _places(entry: Sequence[str], names: Sequence[str], field: str) -> list[int]:
+    unknown = [name for name in entry if name not in names]
+    if unknown:
+        raise UserError(f"labels.{field}: {unknown[0]!r} is no class name{nearest(unknown[0], names) or '.'}")
+    return [names.index(name) for name in entry]
+
+
+def _in_order(ids: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the ids numbered from 0 in the order of first appearance."""
+    _, first, numbers = np.unique(ids, return_index=True, return_inverse=True)
+    by_appearance = np.argsort(np.argsort(first))
+    return by_appearance[numbers].astype(np.int64)
+
+
+def _check_eps(eps: float) -> None:
+    if not 0 <= eps <= 2:
+        raise UserError(f"eps = {eps:g} is not a cosine distance; choose a value between 0 (no groups) and 2.")
 
 
 def find_group_ids(names: Sequence[str], matrix: Matrix, eps: float) -> NDArray[np.int64]:
@@ -59,8 +150,7 @@ def find_group_ids(names: Sequence[str], matrix: Matrix, eps: float) -> NDArray[
 
     Rows are clustered in the alphabetical order of their names, so that any order of the classes gives the same groups.
     """
-    if not 0 <= eps <= 2:
-        raise UserError(f"eps = {eps:g} is not a cosine distance; choose a value between 0 (no groups) and 2.")
+    _check_eps(eps)
     if eps == 0:
         return np.arange(len(names), dtype=np.int64)
     from sklearn.cluster import DBSCAN
@@ -69,10 +159,7 @@ def find_group_ids(names: Sequence[str], matrix: Matrix, eps: float) -> NDArray[
     found = np.empty(len(names), dtype=np.int64)
     rows = matrix[order].astype(np.float64)
     found[order] = DBSCAN(eps=eps, min_samples=1, metric="cosine").fit(rows).labels_
-    _, first, numbers = np.unique(found, return_index=True, return_inverse=True)
-    by_appearance = np.argsort(np.argsort(first))
-    ids: NDArray[np.int64] = by_appearance[numbers].astype(np.int64)
-    return ids
+    return _in_order(found)
 
 
 def _notes(groups: Groups) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from semco.data.npy import read_npy
 from semco.errors import UserError
 from semco.files import open_regular
 from semco.labels.embeddings import LabelSource
-from semco.labels.groups import group_classes
+from semco.labels.groups import Rule, group_classes
 
 Pair = frozenset[str]
 
@@ -78,14 +78,16 @@ class Score:
     groups: tuple[tuple[str, ...], ...]  # groups of more than one class
 
 
-def score(source: LabelSource, eps: float | Literal["auto"] = "auto", looks: Path | None = None) -> Score:
+def score(
+    source: LabelSource, eps: float | Literal["auto"] = "auto", looks: Path | None = None, rule: Rule = "auto"
+) -> Score:
     """Return the measures of a label source.
 
     ``looks`` is a file of visual similarities (100, 100) written by ``scripts/train_looks.py``.
     """
     similarity = None if looks is None else read_looks(looks)
     embeddings = source.vectors(NAMES)
-    groups = group_classes(embeddings, eps)
+    groups = group_classes(embeddings, eps, rule)
     members = tuple(names for names in groups.members if len(names) > 1)
     found, expected = pairs_of(members), pairs_of(PAPER_GROUPS)
     related = pairs_of(line.split() for line in SUPERCLASSES.values())

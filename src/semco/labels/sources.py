@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from semco.errors import UserError, nearest
 from semco.labels.embeddings import LabelEmbeddings, Matrix
+from semco.labels.evidence import store_evidence
 from semco.labels.matching.lookup import Lookup, Match, check_names
 from semco.labels.matching.spelling import spellings
 from semco.labels.store import VectorStore, bundled_store, unit_rows
@@ -27,6 +28,9 @@ from semco.labels.tables import NamedRows, read_rows
 from semco.labels.tune import distances, eps_for_share
 
 SAME_DISTANCE = 1e-6  # vectors with a smaller cosine distance count as equal
+THEME_CLASSES = 5  # fewer classes have no theme
+THEME_COSINE = 0.2  # median cosine of two classes of one theme; without a theme it is about 0
+LONELY_COSINE = 0.25  # a class whose largest cosine is lower may be read in a wrong sense
 ROTATED_COSINE = 0.98  # cosine between the vector of a term and that of a class that shares the term with another
 
 
@@ -39,7 +43,13 @@ class Neighbours:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the term, the route and the nearest terms for JSON output."""
-        return {"term": self.match.term, "route": self.match.how, "nearest": dict(self.nearest)}
+        match = self.match
+        return {
+            "term": match.term,
+            "route": match.how,
+            "confidence": match.confidence,
+            "nearest": dict(self.nearest),
+        }
 
 
 class StoreSource:
@@ -56,21 +66,28 @@ class StoreSource:
         """Return the label vectors of the names; an unknown name gets one of its own, or is a `UserError` if strict."""
         matches, notes = self.lookup.find_all(names)
         unused = [f"the alias {name!r} belongs to no class." for name in self.lookup.unused_aliases(names)]
+        matrix = unit_rows(np.stack([self._vector(match) for match in matches]))
         return LabelEmbeddings(
             names=tuple(names),
-            matrix=unit_rows(np.stack([self._vector(match) for match in matches])),
+            matrix=matrix,
             terms=tuple(match.term for match in matches),
             routes=tuple(match.how for match in matches),
             source=f"{self.title} ({self.store.dim}-d, {self.store.size:,} terms)",
             default_eps=self.store.default_eps,
-            notes=(*notes, *unused),
+            notes=(*notes, *doubtful_notes(matches, matrix), *unused),
+            evidence=store_evidence(self.store, matrix, [match.head for match in matches]),
         )
 
     def neighbours(self, names: Sequence[str], n: int) -> tuple[list[Neighbours], list[str]]:
-        """Return the match of each name with its ``n`` nearest terms, and the names without a match."""
-        matches = {name: self.lookup.find(name) for name in names}
-        found = [Neighbours(match, self._nearest(match, n)) for match in matches.values() if match is not None]
-        return found, [name for name, match in matches.items() if match is None]
+        """Return the match of each name in a run with these names, with its ``n`` nearest terms, and notes.
+
+        The least reliable matches come first.
+        """
+        matches, notes = self.lookup.find_all(names)
+        matrix = np.stack([self._vector(match) for match in matches])
+        found = [Neighbours(match, self._nearest(match, n) if match.terms else ()) for match in matches]
+        found.sort(key=lambda one: one.match.confidence)
+        return found, [*notes, *doubtful_notes(matches, matrix)]
 
     def _nearest(self, match: Match, n: int) -> tuple[tuple[str, float], ...]:
         """Return the ``n`` terms nearest to a match, without its own terms."""
@@ -83,6 +100,26 @@ class StoreSource:
             return signs(match.name, self.store.dim) / np.float32(np.sqrt(self.store.dim))
         mean: NDArray[np.float32] = unit_rows(self.store.vectors(match.terms).mean(axis=0, keepdims=True))[0]
         return rotated(mean, match.name) if match.is_shared else mean
+
+
+def doubtful_notes(matches: Sequence[Match], matrix: Matrix) -> list[str]:
+    """Return a note for each class that is far from all others, while the others have a common theme.
+
+    Its word may have another sense: Conference, beside Braeburn and Granny Smith, is no meeting.
+    """
+    known = [i for i, match in enumerate(matches) if match.terms and match.route != "alias"]
+    if len(known) < THEME_CLASSES:
+        return []
+    cosines = matrix[known] @ matrix[known].T
+    np.fill_diagonal(cosines, np.nan)
+    if np.nanmedian(cosines) < THEME_COSINE:
+        return []
+    lonely = [known[i] for i in np.flatnonzero(np.nanmax(cosines, axis=1) < LONELY_COSINE).tolist()]
+    return [
+        f"class {matches[i].name!r} (term {matches[i].term!r}) is far from all other classes, which are of one theme;"
+        f" if the word has another sense here, set its term in the field labels.aliases."
+        for i in lonely
+    ]
 
 
 def store_source(folder: Path | None, aliases: Mapping[str, str] | None = None, is_strict: bool = False) -> StoreSource:

@@ -53,7 +53,7 @@ def test_retrofitting_moves_related_terms_closer(files: dict[str, Path], tmp_pat
         rows = store.vectors(ANIMALS)
         return float((rows @ rows.T)[np.triu_indices(6, 1)].mean())
 
-    assert mean_cosine(20) > mean_cosine(0) + 0.2
+    assert mean_cosine(20) > mean_cosine(0) + 0.1
 
 
 def test_the_header_names_the_files_but_not_their_folders(files: dict[str, Path], tmp_path: Path) -> None:

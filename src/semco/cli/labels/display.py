@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from semco.labels.build.progress import Report
+    from semco.download import Report
     from semco.labels.store import VectorStore
 
 

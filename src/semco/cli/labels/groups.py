@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from semco.cli.labels.display import print_json, print_line, print_notes, print_table, print_title
-from semco.cli.labels.options import AsJson, Eps, SourceOptions
+from semco.cli.labels.options import Apart, AsJson, Eps, GroupRule, SourceOptions, Together, parse_names
 from semco.cli.shared_options import with_options
 
 if TYPE_CHECKING:
@@ -16,18 +16,27 @@ if TYPE_CHECKING:
 
 
 @with_options(SourceOptions)
-def groups(source: SourceOptions, *, eps: Eps = None, json: AsJson = False) -> None:
+def groups(
+    source: SourceOptions,
+    *,
+    eps: Eps = None,
+    rule: GroupRule = "auto",
+    group: Together = None,
+    apart: Apart = None,
+    json: AsJson = False,
+) -> None:
     """Show the groups of classes whose label vectors are close."""
     from semco.labels import group_classes
     from semco.labels.summary import groups_summary
 
     embeddings = source.embeddings()
-    found = group_classes(embeddings, "auto" if eps is None else eps)
+    corrections = parse_names(group, "--group"), parse_names(apart, "--apart")
+    found = group_classes(embeddings, "auto" if eps is None else eps, rule, *corrections)
     print_notes((*embeddings.notes, *found.notes))
     if json:
         print_json(groups_summary(embeddings, found))
     else:
-        _print_groups(embeddings, found, eps_origin="default of the source" if eps is None else "as given")
+        _print_groups(embeddings, found, eps_origin="the default" if eps is None else "as given")
 
 
 @with_options(SourceOptions)
@@ -36,29 +45,34 @@ def plot(
     *,
     out: Annotated[Path, typer.Option(help="The file to write: .png, .svg or .pdf.")] = Path("labels.png"),
     eps: Eps = None,
+    rule: GroupRule = "auto",
+    group: Together = None,
+    apart: Apart = None,
 ) -> None:
     """Plot a dendrogram with the eps line, the matrix of cosines and a map of the classes."""
     from semco.labels import group_classes
     from semco.labels.plot import plot as write_plot
 
     embeddings = source.embeddings()
-    found = group_classes(embeddings, "auto" if eps is None else eps)
+    corrections = parse_names(group, "--group"), parse_names(apart, "--apart")
+    found = group_classes(embeddings, "auto" if eps is None else eps, rule, *corrections)
     write_plot(embeddings, found, out)
     print_notes((*embeddings.notes, *found.notes))
     print_line(f"{found.count} groups of {len(found.names)} classes at eps {found.eps:.3g}: {out}")
 
 
 def _print_groups(embeddings: LabelEmbeddings, found: Groups, eps_origin: str) -> None:
-    from semco.labels.summary import other_terms, shared_groups
+    from semco.labels.summary import group_evidence, other_terms, shared_groups
 
     if rows := other_terms(embeddings):
         print_title("Class names whose term differs from the name")
         print_table(("name", "term", "route"), rows)
     shared = shared_groups(found)
-    at_eps = f"at eps {found.eps:.3g} ({eps_origin})"
+    at_eps = f"at eps {found.eps:.3g} ({eps_origin}; rule {found.rule})"
     if shared:
         print_title(f"Groups of more than one class {at_eps}")
-        print_table(("", "classes"), [(str(i), ", ".join(members)) for i, members in enumerate(shared, 1)])
+        rows = [(", ".join(members), *group_evidence(embeddings, members)) for members in shared]
+        print_table(("classes", "lowest cosine", "what the graph says"), rows)
     else:
         print_title(f"No group has more than one class {at_eps}")
     alone = found.count - len(shared)

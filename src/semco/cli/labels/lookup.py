@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from semco.cli.labels.display import print_json, print_table, print_title
+from semco.cli.labels.display import print_json, print_notes, print_table, print_title
 from semco.cli.labels.options import Aliases, AsJson, Vectors, store_from_options
 
 
@@ -17,19 +17,24 @@ def lookup(
     near: Annotated[int, typer.Option(min=0, help="Number of nearest terms to show.")] = 4,
     json: AsJson = False,
 ) -> None:
-    """Show the term of each class name, the route that found it, and the nearest terms."""
+    """Show what a run with these class names uses: the term of each, its route, the nearest terms; doubtful first."""
     source = store_from_options(vectors, alias)
-    found, missing = source.neighbours(names, near)
+    found, notes = source.neighbours(names, near)
+    print_notes(notes)
     if json:
         print_json({one.match.name: one.as_dict() for one in found})
     else:
         rows = [
-            (one.match.name, one.match.term, one.match.how, ", ".join(f"{term} {cos:.2f}" for term, cos in one.nearest))
+            (
+                one.match.name,
+                one.match.term,
+                one.match.how,
+                f"{one.match.confidence:.1f}",
+                ", ".join(f"{term} {cos:.2f}" for term, cos in one.nearest),
+            )
             for one in found
         ]
-        print_table(("name", "term", "route", "nearest terms"), rows)
-    if missing:
-        raise source.lookup.not_found(missing)
+        print_table(("name", "term", "route", "confidence", "nearest terms"), rows)
 
 
 def nearest(
@@ -40,9 +45,9 @@ def nearest(
 ) -> None:
     """Show the terms with the largest cosine to a term."""
     source = store_from_options(vectors)
-    found, missing = source.neighbours([term], count)
-    if missing:
-        raise source.lookup.not_found(missing)
+    found, _ = source.neighbours([term], count)
+    if not found[0].match.terms:
+        raise source.lookup.not_found([term])
     if json:
         print_json(found[0].as_dict())
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -34,6 +34,18 @@ Eps = Annotated[
     typer.Option(
         help="Largest cosine distance between neighbours in a group; 0 gives no groups. Default: the source's."
     ),
+]
+GroupRule = Annotated[
+    Literal["auto", "evidence", "dbscan"],
+    typer.Option(help="How classes are grouped (labels.rule): by cosines and the graph, or the paper's DBSCAN."),
+]
+Together = Annotated[
+    list[str] | None,
+    typer.Option("--group", metavar="NAME,NAME", help="Classes to put into one group (labels.together); repeatable."),
+]
+Apart = Annotated[
+    list[str] | None,
+    typer.Option("--apart", metavar="NAME,NAME", help="Classes to keep apart (labels.apart); repeatable."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
@@ -102,6 +114,15 @@ def parse_aliases(texts: Sequence[str] | None) -> dict[str, str]:
             raise UserError(f"--alias takes NAME=TERM, for example 'aquarium_fish=goldfish', not {text!r}.")
         aliases[name.strip()] = term.strip()
     return aliases
+
+
+def parse_names(texts: Sequence[str] | None, option: str) -> tuple[tuple[str, ...], ...]:
+    """Return the values NAME,NAME of an option as class names."""
+    entries = tuple(tuple(part.strip() for part in text.split(",") if part.strip()) for text in texts or ())
+    for text, entry in zip(texts or (), entries, strict=True):
+        if len(entry) < 2:
+            raise UserError(f"{option} takes two or more class names, for example 'cat,dog', not {text!r}.")
+    return entries
 
 
 def parse_relations(text: str) -> dict[str, float]:

@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from semco.cli.labels.display import print_json, print_line, print_table, print_title
-from semco.cli.labels.options import AsJson, Eps, Vectors, store_from_options
+from semco.cli.labels.options import AsJson, Eps, GroupRule, Vectors, store_from_options
+
+HALVES: tuple[Literal["tuning", "held-out"], ...] = ("tuning", "held-out")
 
 
 def score(
     vectors: Vectors = None,
     eps: Eps = None,
+    rule: GroupRule = "auto",
     looks: Annotated[
         Path | None, typer.Option(help="Visual similarity of the classes, a .npy file from scripts/train_looks.py.")
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Measure a store on CIFAR-100's class names: the paper's groups, superclasses and visual similarity."""
+    """Measure a store: on CIFAR-100's class names, and on names whose look-alikes a person has judged."""
     from dataclasses import asdict
 
+    from semco.labels.judged import agreement
     from semco.labels.score import score as measure
 
-    found = measure(store_from_options(vectors), "auto" if eps is None else eps, looks)
+    source = store_from_options(vectors)
+    found = measure(source, "auto" if eps is None else eps, looks, rule)
+    judged = {half: agreement(source, half, "auto" if eps is None else eps, rule) for half in HALVES}
     if json:
-        print_json(asdict(found))
+        print_json({**asdict(found), "judged": {half: asdict(one) for half, one in judged.items()}})
         return
     print_title(f"CIFAR-100's class names at eps {found.eps:.3g}")
     rows = [
@@ -37,6 +43,10 @@ def score(
     if found.looks is not None and found.alike is not None:
         rows.append(("rank correlation with visual similarity", f"{found.looks:.3f}"))
         rows.append(("average precision at finding look-alikes", f"{found.alike:.3f}"))
+    rows += [
+        (f"judged list, {half} half: precision and recall", f"{one.precision:.2f}, {one.recall:.2f}")
+        for half, one in judged.items()
+    ]
     print_table(("measure", "value"), rows)
     for members in found.groups:
         print_line(f"  {', '.join(members)}")

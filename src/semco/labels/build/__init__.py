@@ -7,7 +7,8 @@ files, `retrofit` moves each set of vectors towards its neighbours in the graph,
 
 from __future__ import annotations
 
+from semco.labels.build.options import build_from_options
 from semco.labels.build.pipeline import build_store, import_numberbatch
 from semco.labels.build.settings import RELATIONS, BuildSettings
 
-__all__ = ["RELATIONS", "BuildSettings", "build_store", "import_numberbatch"]
+__all__ = ["RELATIONS", "BuildSettings", "build_from_options", "build_store", "import_numberbatch"]

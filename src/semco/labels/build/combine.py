@@ -18,13 +18,18 @@ Mask = NDArray[np.bool_]
 _CHUNK = 65_536
 
 
-def combine(sets: list[tuple[Rows, Mask]], dim: int, power: float = 1.0) -> tuple[Rows, Mask]:
+def combine(
+    sets: list[tuple[Rows, Mask]], dim: int, power: float = 1.0, fitted: Mask | None = None
+) -> tuple[Rows, Mask]:
     """Return L2-normalised rows (n, dim) for every term that any set knows, and which terms these are (n,).
 
     Each set is (rows (n, a), known (n,)). Each direction is scaled by its singular value to the ``power``: 1 is the
-    plain projection, 0.5 the square root as in ConceptNet, 0 gives all directions the same scale.
+    plain projection, 0.5 the square root as in ConceptNet, 0 gives all directions the same scale. The SVD is computed
+    on the ``fitted`` terms (n,) among those that all sets know, if there are any.
     """
     common = np.logical_and.reduce([known for _, known in sets])
+    if fitted is not None and (common & fitted).any():
+        common = common & fitted
     if not common.any():  # nothing to align the sets by: use only the larger set
         sets = [max(sets, key=lambda one: int(one[1].sum()))]
         common = sets[0][1]

@@ -9,7 +9,8 @@ Shapes: n terms of the vocabulary, d embedding size.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from semco.download import Report, no_report, sha256
 from semco.errors import UserError
-from semco.labels.build.checksum import sha256
 from semco.labels.build.combine import combine
-from semco.labels.build.progress import Report, no_report
+from semco.labels.build.infer import compose_missing, translate_missing
 from semco.labels.build.readers.conceptnet import Edges, read_conceptnet
 from semco.labels.build.readers.glove import read_glove
 from semco.labels.build.readers.numberbatch import read_numberbatch
@@ -29,13 +30,24 @@ from semco.labels.build.readers.word2vec import read_word2vec
 from semco.labels.build.retrofit import own_weights, retrofit
 from semco.labels.build.settings import RELATIONS, BuildSettings, check_settings
 from semco.labels.build.stages import Arrays, Stages, pack_terms, unpack_terms
-from semco.labels.build.vocabulary import Vocabulary, is_a_pairs, make_vocabulary, vocabulary_graph, vocabulary_rows
+from semco.labels.build.vocabulary import (
+    Vocabulary,
+    is_a_pairs,
+    make_vocabulary,
+    vocabulary_graph,
+    vocabulary_kin,
+    vocabulary_rows,
+)
 from semco.labels.eps import sibling_eps
+from semco.labels.kin import Kin, reordered
 from semco.labels.store import VectorStore, check_replaceable, unit_rows
 
 Rows = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 
+NO_EDGES = Edges(
+    [], np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.int8), np.zeros(0, np.float32), relations=()
+)
 _READERS: Mapping[str, Callable[[Path, int | None, Report], VectorSet]] = {
     "glove": read_glove,
     "word2vec": read_word2vec,
@@ -45,7 +57,7 @@ _READERS: Mapping[str, Callable[[Path, int | None, Report], VectorSet]] = {
 def build_store(
     glove: Path | None,
     word2vec: Path | None,
-    conceptnet: Path,
+    conceptnet: Path | None,
     out: Path,
     relations: Mapping[str, float] = RELATIONS,
     settings: BuildSettings = BuildSettings(),  # noqa: B008 (frozen)
@@ -53,34 +65,74 @@ def build_store(
     keep: Collection[str] | None = None,
     report: Report = no_report,
 ) -> VectorStore:
-    """Build the store ``out`` from a ConceptNet graph and one or two sets of vectors.
+    """Build the store ``out`` from one or two sets of vectors and a ConceptNet graph.
 
     ``max_words`` limits each file of vectors to its most frequent words, and the vocabulary, which includes the graph's
-    own terms, to as many. With ``keep``, all terms take part in the computation but only these are stored.
+    own terms, to as many. With ``keep``, all terms take part in the computation but only these are stored. Without a
+    graph, ``settings.iterations`` must be 0.
     """
     files = {name: Path(path) for name, path in (("glove", glove), ("word2vec", word2vec)) if path is not None}
     if not files:
         raise UserError("a build needs vectors: give a GloVe file, a word2vec file or both.")
     check_settings(relations, settings, max_words)
-    out, conceptnet = Path(out), Path(conceptnet)
+    if conceptnet is None and settings.iterations > 0:
+        raise UserError("retrofitting needs a graph: give a ConceptNet file, or set iterations to 0.")
+    out, graph_files = Path(out), {} if conceptnet is None else {"conceptnet": Path(conceptnet)}
     check_replaceable(out)
     stages = Stages(out.parent / f".{out.name}.stages", report)
     sets = {name: _read_vectors(stages, name, path, max_words) for name, path in files.items()}
-    edges = _read_graph(stages, conceptnet, relations)
+    edges = NO_EDGES if conceptnet is None else _read_graph(stages, Path(conceptnet), relations)
     vocabulary = make_vocabulary(list(sets.values()), edges, max_words)
+    in_all_files = vocabulary.contained_in([vectors.terms for vectors in sets.values()])
     counts = {name: _vector_counts(vectors) for name, vectors in sets.items()} | {"conceptnet": _edge_counts(edges)}
-    graph = vocabulary_graph(edges, vocabulary)
     all_settings = {"relations": dict(relations), "max_words": max_words, **asdict(settings)}
-    rows = [  # pop: a set is not needed once it is retrofitted, and may take gigabytes
-        _retrofit_vectors(stages, name, sets.pop(name), vocabulary, graph, all_settings, [*files.values(), conceptnet])
-        for name in files
-    ]
-    matrix, known = _combine_sets(rows, settings, report)
-    header = _header({**files, "conceptnet": conceptnet}, counts, all_settings, report)
-    header["default_eps"] = sibling_eps(matrix, known, is_a_pairs(edges, vocabulary))
-    _write(out, vocabulary, matrix, known, keep, header, report)
+    start = _Start(sets, vocabulary, settings)
+    graph = vocabulary_graph(edges, vocabulary)
+    inputs = [*files.values(), *graph_files.values()]
+    rows = [_retrofit_vectors(stages, name, start, graph, all_settings, inputs) for name in files]
+    has_edges = np.diff(graph.indptr) > 0  # the other terms, mostly proper names, would dominate the SVD
+    matrix, known = _combine_sets(rows, settings, has_edges, report)
+    header = _header({**files, **graph_files}, counts, all_settings, report)
+    header["default_eps"] = sibling_eps(matrix, known & in_all_files, is_a_pairs(edges, vocabulary))
+    kin = None if conceptnet is None else vocabulary_kin(edges, vocabulary)
+    _write(out, vocabulary, matrix, known, keep, header, kin, report)
     stages.remove()
     return VectorStore.open(out)
+
+
+@dataclass(frozen=True)
+class _Start:
+    """The vectors of all sets before retrofitting; computed when they are first needed."""
+
+    sets: dict[str, VectorSet]
+    vocabulary: Vocabulary
+    settings: BuildSettings
+
+    @cached_property
+    def rows(self) -> dict[str, tuple[Rows, Mask, Mask, Mask]]:
+        """Rows (n, d) of each set, and which of them (n,) are known, translated and composed (`infer`)."""
+        names = list(self.sets)  # pop: a set is not needed once its rows are copied, and may take gigabytes
+        sets = [vocabulary_rows(self.sets.pop(name), self.vocabulary, self.settings.is_centred) for name in names]
+        translated = composed = [np.zeros_like(known) for _, known in sets]
+        if self.settings.translated_alpha > 0:
+            translated = translate_missing(sets)
+        if self.settings.composed_alpha > 0:
+            present = [(rows, known | more) for (rows, known), more in zip(sets, translated, strict=True)]
+            composed = compose_missing(present, self.vocabulary.terms, self.vocabulary.index)
+        parts = zip(names, sets, translated, composed, strict=True)
+        return {name: (rows, known, second, third) for name, (rows, known), second, third in parts}
+
+    def alpha(self, name: str, graph: sparse.csr_array) -> NDArray[np.float64]:
+        """Return the weight (n,) of each term's own vector."""
+        _, *masks = self.rows[name]
+        factors = (1.0, self.settings.translated_alpha, self.settings.composed_alpha)
+        own = self.settings.alpha
+        parts = [
+            own_weights(graph, mask, factor) if own is None else own * factor * mask
+            for mask, factor in zip(masks, factors, strict=True)
+        ]
+        total: NDArray[np.float64] = np.sum(parts, axis=0)
+        return total
 
 
 def import_numberbatch(
@@ -130,8 +182,7 @@ def _read_graph(stages: Stages, path: Path, relations: Mapping[str, float]) -> E
 def _retrofit_vectors(
     stages: Stages,
     name: str,
-    vectors: VectorSet,
-    vocabulary: Vocabulary,
+    start: _Start,
     graph: sparse.csr_array,
     settings: Mapping[str, Any],
     inputs: list[Path],
@@ -141,11 +192,10 @@ def _retrofit_vectors(
 
     def compute() -> Arrays:
         stages.report(stage, 0, None)
-        rows, known = vocabulary_rows(vectors, vocabulary)
         rows, reached = retrofit(
             graph,
-            rows,
-            own_weights(graph, known, settings["alpha"]),
+            start.rows[name][0],
+            start.alpha(name, graph),
             settings["iterations"],
             lambda done, total: stages.report(stage, done, total),
         )
@@ -156,10 +206,12 @@ def _retrofit_vectors(
     return arrays["rows"], arrays["reached"]
 
 
-def _combine_sets(rows: list[tuple[Rows, Mask]], settings: BuildSettings, report: Report) -> tuple[Rows, Mask]:
+def _combine_sets(
+    rows: list[tuple[Rows, Mask]], settings: BuildSettings, fitted: Mask, report: Report
+) -> tuple[Rows, Mask]:
     """Return the combined rows (n, dim), and which terms have a vector that is not zero (n,)."""
     report("combining", 0, 1)
-    matrix, known = combine(rows, settings.dim, settings.singular_power)
+    matrix, known = combine(rows, settings.dim, settings.singular_power, fitted)
     report("combining", 1, 1)
     return matrix, known & (np.abs(matrix).sum(axis=1) > 0)
 
@@ -171,6 +223,7 @@ def _write(
     known: Mask,
     keep: Collection[str] | None,
     header: Mapping[str, Any],
+    kin: Kin | None,
     report: Report,
 ) -> None:
     report("writing", 0, 1)
@@ -179,7 +232,8 @@ def _write(
     if not positions:
         raise UserError(f"none of the {len(wanted or ())} terms to keep has a vector; nothing was written to {out}.")
     terms = [vocabulary.terms[i] for i in positions]
-    VectorStore.write(out, terms, matrix[positions], range(len(positions)), header)
+    kept = None if kin is None else reordered(kin, np.asarray(positions))
+    VectorStore.write(out, terms, matrix[positions], range(len(positions)), header, kin=kept)
     report("writing", 1, 1)
 
 

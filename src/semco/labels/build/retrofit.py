@@ -98,7 +98,10 @@ def adjacency(start: NDArray[Any], end: NDArray[Any], weight: NDArray[Any], size
 
 
 def own_weights(graph: sparse.csr_array, known: Mask, factor: float) -> Weights:
-    """Return alpha (n,): ``factor`` times the summed edge weights of each known term, 0 for the other terms."""
+    """Return alpha (n,): ``factor`` times the summed edge weights of each known term, 0 for the other terms.
+
+    The paper's choice is the same alpha for all known terms, whatever their edges: ``factor * known``.
+    """
     degree = np.asarray(graph.sum(axis=1), dtype=np.float64)
     alpha: Weights = factor * np.where(degree > 0, degree, 1.0) * known
     return alpha

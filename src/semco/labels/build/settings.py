@@ -25,8 +25,11 @@ class BuildSettings:
 
     dim: int = 128  # size of the stored vectors
     iterations: int = 10  # of retrofitting
-    alpha: float = 1.0  # weight of a term's own vector, as a multiple of the summed weight of its edges
-    singular_power: float = 0.5  # each direction is scaled by its singular value to this power
+    alpha: float | None = None  # weight of a term's own vector (paper: 1); None: the summed weight of its edges
+    translated_alpha: float = 0.5  # the same for a vector translated from another set (`infer`), times alpha; paper: 0
+    composed_alpha: float = 2.0  # the same for a vector composed of the term's words, times alpha; paper: 0
+    singular_power: float = 0.5  # each direction is scaled by its singular value to this power; paper: 1
+    is_centred: bool = True  # subtract the mean of each set of vectors first; paper: no
 
 
 def check_settings(relations: Mapping[str, float], settings: BuildSettings, max_words: int | None) -> None:
@@ -36,6 +39,13 @@ def check_settings(relations: Mapping[str, float], settings: BuildSettings, max_
     if settings.dim < 2 or settings.iterations < 0:
         raise UserError(
             f"dim = {settings.dim} must be at least 2, and iterations = {settings.iterations} must not be negative."
+        )
+    if settings.alpha is not None and not settings.alpha > 0:
+        raise UserError(f"alpha = {settings.alpha:g} must be positive.")
+    if not (settings.translated_alpha >= 0 and settings.composed_alpha >= 0):
+        raise UserError(
+            f"translated_alpha = {settings.translated_alpha:g} and composed_alpha = {settings.composed_alpha:g} must"
+            " not be negative."
         )
     if max_words is not None and max_words < 2:
         raise UserError(f"max_words = {max_words}: a vocabulary needs at least 2 terms.")

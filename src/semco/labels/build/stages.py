@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from semco.download import Report
 from semco.files import ZIP_ERRORS, atomic_path, open_regular
-from semco.labels.build.progress import Report
 
 Arrays = Mapping[str, NDArray[Any]]
 

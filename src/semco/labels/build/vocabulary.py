@@ -15,7 +15,10 @@ from scipy import sparse
 from semco.labels.build.readers.conceptnet import Edges
 from semco.labels.build.readers.vectors import VectorSet
 from semco.labels.build.retrofit import adjacency
+from semco.labels.kin import Kin, kin_table
 from semco.labels.store import unit_rows
+
+FREQUENT = 45_000  # words of a file whose mean is subtracted
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,13 @@ class Vocabulary:
     def positions(self, terms: list[str]) -> NDArray[np.int64]:
         """Return the position of each term, -1 for terms that ``max_words`` cut off."""
         return np.fromiter((self.index.get(term, -1) for term in terms), np.int64, len(terms))
+
+    def contained_in(self, lists: list[list[str]]) -> NDArray[np.bool_]:
+        """Return which terms (n,) are in every list."""
+        found = np.ones(len(self.terms), dtype=bool)
+        for terms in map(set, lists):
+            found &= np.fromiter((term in terms for term in self.terms), bool, len(self.terms))
+        return found
 
 
 def make_vocabulary(sets: list[VectorSet], edges: Edges, max_words: int | None) -> Vocabulary:
@@ -63,16 +73,32 @@ def is_a_pairs(edges: Edges, vocabulary: Vocabulary) -> NDArray[np.int64]:
     return pairs[(pairs >= 0).all(axis=1)]
 
 
-def vocabulary_rows(vectors: VectorSet, vocabulary: Vocabulary) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """Return the centred unit vectors of a set as rows of the vocabulary (n, d), and which terms have one (n,).
+def vocabulary_kin(edges: Edges, vocabulary: Vocabulary) -> Kin:
+    """Return the kin of the vocabulary's terms: IsA parents, and synonyms in both directions."""
+    positions = vocabulary.positions(edges.terms)
+    ends = np.stack([positions[edges.start], positions[edges.end]], axis=1)
+    kinds = np.asarray([*edges.relations, ""])[edges.relation]
+    upward, alike = np.isin(kinds, ("IsA", "InstanceOf")), np.isin(kinds, ("Synonym", "SimilarTo"))
+    pairs = np.concatenate([ends[upward], ends[alike], ends[alike][:, ::-1]])
+    known = pairs[(pairs >= 0).all(axis=1)]
+    parents = np.unique(ends[upward & (ends >= 0).all(axis=1)], axis=0)[:, 1]
+    return kin_table(known, np.bincount(parents, minlength=len(vocabulary.terms)), len(vocabulary.terms))
 
-    Without centring, the direction that all words share would count as similarity between any two words.
+
+def vocabulary_rows(
+    vectors: VectorSet, vocabulary: Vocabulary, is_centred: bool = True
+) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    """Return the unit vectors of a set, centred or not, as rows (n, d) of the vocabulary, and which have one (n,).
+
+    Without centring, the direction that all words share would count as similarity between any two words. The mean is
+    that of the file's most frequent words (`FREQUENT`): the rare ones, mostly proper names, have another.
     """
     positions = vocabulary.positions(vectors.terms)
     inside = positions >= 0
     unit = unit_rows(vectors.matrix[inside])
     rows = np.zeros((len(vocabulary.terms), vectors.matrix.shape[1]), dtype=np.float32)
-    rows[positions[inside]] = unit_rows(unit - unit.mean(axis=0))
+    mean = unit[:FREQUENT].mean(axis=0)
+    rows[positions[inside]] = unit_rows(unit - mean) if is_centred else unit
     known = np.zeros(len(vocabulary.terms), dtype=bool)
     known[positions[inside]] = True
     return rows, known

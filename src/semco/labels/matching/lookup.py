@@ -10,9 +10,12 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from semco.data.wordnet import readable_class
 from semco.errors import UserError
 from semco.labels.matching.routes import (
+    CONFIDENCE,
     MEAN_OF_WORDS,
+    OWN_VECTOR,
     ROUTES,
     SPELLING_CORRECTION,
     STEPS,
@@ -20,11 +23,11 @@ from semco.labels.matching.routes import (
     Terms,
     Vocabulary,
 )
-from semco.labels.matching.spelling import alternatives, shorten, spell, spellings
+from semco.labels.matching.spelling import alternatives, is_negated, shorten, spell, spellings
 from semco.labels.matching.terms import normalise
 from semco.labels.store import VectorStore
 
-OWN_VECTOR = "own vector"  # the route of a name that no other route finds
+WHOLE_NAME_ROUTES = ("exact", "without article")
 EXPLAINED = 5  # unknown names for which an error lists similar spellings
 
 
@@ -42,6 +45,16 @@ class Match:
     def term(self) -> str:
         """The terms as text, joined by "+"."""
         return "+".join(self.terms)
+
+    @property
+    def head(self) -> str | None:
+        """The term that names the thing: the last one; None for a vector of its own."""
+        return self.terms[-1] if self.terms else None
+
+    @property
+    def confidence(self) -> float:
+        """How likely the term means what the name means, from 0 to 1."""
+        return CONFIDENCE[self.route]
 
     @property
     def how(self) -> str:
@@ -64,6 +77,9 @@ class Lookup:
         alias = name if name in self.aliases else self._alias_keys.get(key)
         if alias is not None:
             return Match(name, self._alias_terms(alias), "alias", name)
+        if (words := readable_class(name)) != name:  # a WordNet id
+            match = self.find(words)
+            return None if match is None else replace(match, name=name)
         terms = self.vocabulary.first([key]) or self.vocabulary.first(spellings(name))
         if terms:
             return Match(name, terms, "exact", name)
@@ -103,8 +119,9 @@ class Lookup:
 
     def _try_steps(self, name: str, part: str, keeps_meaning: bool) -> Match | None:
         keys = spellings(part)
+        is_denied = any(map(is_negated, keys))  # a term of fewer words would be what the name denies
         for step in STEPS:
-            if step.keeps_meaning is keeps_meaning:
+            if step.keeps_meaning is keeps_meaning and not (is_denied and step.route not in WHOLE_NAME_ROUTES):
                 for key in keys:
                     terms = step.find(key, self.vocabulary)
                     if terms:

@@ -84,6 +84,7 @@ class Step:
     route: str  # its name
     find: Callable[[str, Vocabulary], Terms]
     keeps_meaning: bool  # these steps are tried first for every alternative of a name
+    confidence: float  # from 0 to 1, how likely the term means what the name means
     drops_words: bool = False  # the dropped words may separate classes that share a term
 
 
@@ -131,25 +132,35 @@ def _end_of_compound(word: str, vocabulary: Vocabulary) -> tuple[str, ...]:
 
 
 def _spelling_correction(key: str, vocabulary: Vocabulary) -> Terms:
-    bare, head = strip_article(key), head_noun(key)
-    others = [word for word in key.split("_") if word not in head and is_content_word(word)]
-    # An unknown word beside the head noun suggests a foreign name rather than a misspelling.
-    heads = head if all(vocabulary.first(word_forms(word)) for word in others) else ()
-    for word in dict.fromkeys((bare, *lemmas(bare), *heads)):
-        if len(word.replace("_", "")) >= SHORTEST_CORRECTED:
+    """Return the most frequent term one edit away, of a phrase as a whole or of a single word that is no English word.
+
+    The head noun of a phrase alone is not corrected: with the other words it is more often a name than a misspelling.
+    """
+    bare = strip_article(key)
+    for word in dict.fromkeys((bare, *lemmas(bare))):
+        if len(word.replace("_", "")) >= SHORTEST_CORRECTED and not is_english_word(word):
             found = vocabulary.first(term for term in vocabulary.one_edit_away(word) if _is_correction(word, term))
             if found:
                 return found
     return ()
 
 
+def is_english_word(word: str) -> bool:
+    """Return whether a large dictionary has a word, which is then no misspelling (``nevus``)."""
+    from simplemma import is_known
+
+    return "_" not in word and is_known(word, lang="en")
+
+
 def _is_correction(key: str, term: str) -> bool:
-    """Return whether the edit changed a long enough word, and not a number."""
+    """Return whether the edit changed a long enough word, but not its first letter, and not a number."""
     if key.count("_") != term.count("_"):
         return False
     pairs = zip(key.split("_"), term.split("_"), strict=True)
-    changed = [word for pair in pairs if pair[0] != pair[1] for word in pair]
-    return all(len(word) >= SHORTEST_CORRECTED and word.isalpha() for word in changed)
+    changed = [pair for pair in pairs if pair[0] != pair[1]]
+    if any(old[0] != new[0] or is_english_word(old) for old, new in changed):
+        return False
+    return all(len(word) >= SHORTEST_CORRECTED and word.isalpha() for pair in changed for word in pair)
 
 
 def _mean_of_words(key: str, vocabulary: Vocabulary) -> Terms:
@@ -157,18 +168,21 @@ def _mean_of_words(key: str, vocabulary: Vocabulary) -> Terms:
     return tuple(dict.fromkeys(term for terms in found for term in terms))
 
 
-SPELLING_CORRECTION = Step("edit distance 1", _spelling_correction, False)
-MEAN_OF_WORDS = Step("mean of words", _mean_of_words, False)
+SPELLING_CORRECTION = Step("edit distance 1", _spelling_correction, False, 0.4)
+MEAN_OF_WORDS = Step("mean of words", _mean_of_words, False, 0.5)
 STEPS = (
-    Step("exact", _exact, True),
-    Step("without article", _without_article, True),
-    Step("last two words", _last_two_words, True, drops_words=True),
-    Step("lemma", _lemma, True),
-    Step("joined", _joined, True),
-    Step("before of", _before_of, False, drops_words=True),
-    Step("head noun", _head_noun, False, drops_words=True),
+    Step("exact", _exact, True, 1.0),
+    Step("without article", _without_article, True, 1.0),
+    Step("last two words", _last_two_words, True, 0.8, drops_words=True),
+    Step("lemma", _lemma, True, 0.9),
+    Step("joined", _joined, True, 0.9),
+    Step("before of", _before_of, False, 0.6, drops_words=True),
+    Step("head noun", _head_noun, False, 0.6, drops_words=True),
     SPELLING_CORRECTION,
     MEAN_OF_WORDS,
 )
+LOW_CONFIDENCE = 0.4  # routes up to here are shown first
+OWN_VECTOR = "own vector"  # the route of a name that no other route finds
+CONFIDENCE = {"alias": 1.0, OWN_VECTOR: 0.0} | {step.route: step.confidence for step in STEPS}
 ROUTES = ("alias", *(step.route for step in STEPS))
 WORD_DROPPING_ROUTES = frozenset(step.route for step in STEPS if step.drops_words)

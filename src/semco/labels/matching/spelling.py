@@ -13,6 +13,7 @@ from semco.labels.matching.terms import ARTICLES, SURROGATES, drop_articles, nor
 
 PREPOSITIONS = ("of", "in", "on", "at", "with", "without", "for", "from", "by", "to", "under", "over")
 STOP_WORDS = frozenset((*ARTICLES, *PREPOSITIONS, "and", "or", "not", "other"))
+NEGATIONS = frozenset({"no", "not", "non", "without"})
 APOSTROPHES = str.maketrans("‘’ʼ`´", "'''''")
 LONGEST_SPLIT = 40  # letters; longer words are not split in two
 
@@ -55,6 +56,12 @@ def strip_article(key: str) -> str:
     """Return a key without a leading article."""
     first, _, rest = key.partition("_")
     return rest if rest and first in ARTICLES else key
+
+
+def is_negated(key: str) -> bool:
+    """Return whether a key denies what its other words name: "no defect", "not ripe", "without helmet"."""
+    first, _, rest = strip_article(key).partition("_")
+    return bool(rest) and first in NEGATIONS
 
 
 def last_two_words(key: str) -> tuple[str, ...]:

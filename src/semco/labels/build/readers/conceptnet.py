@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyarrow import csv
 
+from semco.download import Report, no_report
 from semco.errors import UserError
-from semco.labels.build.progress import Report, no_report
 from semco.labels.build.readers.stream import decode, line_blocks, open_bytes
 from semco.labels.matching.terms import normalise
 

@@ -17,8 +17,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import csv
 
+from semco.download import Report, no_report
 from semco.errors import UserError
-from semco.labels.build.progress import Report, no_report
 from semco.labels.build.readers.stream import line_blocks, open_bytes
 from semco.labels.build.readers.vectors import LARGEST_DIM, VectorCollector, VectorSet
 from semco.labels.matching.terms import normalise

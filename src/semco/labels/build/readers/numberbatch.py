@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from semco.download import Report, no_report
 from semco.errors import UserError
-from semco.labels.build.progress import Report, no_report
 from semco.labels.build.readers.glove import read_glove
 from semco.labels.build.readers.vectors import VectorSet
 from semco.labels.matching.terms import normalise

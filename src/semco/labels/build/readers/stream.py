@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from semco.download import Report
 from semco.errors import UserError
 from semco.files import ZIP_ERRORS, exists, open_regular, open_zip, open_zip_member
-from semco.labels.build.progress import Report
 
 BLOCK = 16 * 2**20  # bytes read at a time
 LONGEST_LINE = 4 * BLOCK

@@ -14,8 +14,8 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
+from semco.download import Report, no_report
 from semco.errors import UserError
-from semco.labels.build.progress import Report, no_report
 from semco.labels.build.readers.stream import BLOCK, Progress, open_bytes
 from semco.labels.build.readers.vectors import LARGEST_DIM, VectorCollector, VectorSet
 

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from math import log2
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from semco.errors import UserError
+from semco.labels.embeddings import LabelEmbeddings
+from semco.labels.evidence import Evidence, densities, store_evidence
+from semco.labels.groups import group_classes
+from semco.labels.judged import agreement, judged_list
+from semco.labels.kin import kin_table, reordered
+from semco.labels.sources import store_source
+from semco.labels.store import VectorStore
+
+# trout and salmon are salmonids; salmon is also a colour; mallet is a hammer
+TERMS = ["trout", "salmon", "salmonid", "colour", "mallet", "hammer"]
+PAIRS = np.array([(0, 2), (1, 2), (1, 3), (4, 5), (0, 2)])
+CHILDREN = np.array([0, 0, 2, 500, 0, 14])
+
+
+def test_kin_by_hand() -> None:
+    kin = kin_table(PAIRS, CHILDREN, 6)
+    assert kin.of(1) == {1, 2, 3}
+    assert kin.shared([0, 1, 4, None])[0].tolist() == pytest.approx([0, 1 / log2(4), 0, 0])
+    assert kin.direct([4, 5, 0, None]).tolist()[0] == [False, True, False, False]
+    assert kin.common(0, 1) == [2]
+    assert kin.weight(3) == 0  # too general
+
+
+def test_kin_of_fewer_terms_in_another_order() -> None:
+    kin = reordered(kin_table(PAIRS, CHILDREN, 6), np.array([5, 4, 2, 1]))
+    assert kin.of(1) == {0, 1}
+    assert kin.of(3) == {2, 3}
+    assert kin.children.tolist() == [14, 0, 2, 0]
+
+
+def test_kin_is_stored_with_the_vectors(tmp_path: Path) -> None:
+    VectorStore.write(tmp_path / "s", TERMS, np.eye(6), range(6), {}, kin=kin_table(PAIRS, CHILDREN, 6))
+    store = VectorStore.open(tmp_path / "s")
+    found = store_evidence(store, np.eye(6, dtype=np.float32)[:2], ["trout", "salmon"])
+    assert found is not None
+    assert found.shared[0, 1] == pytest.approx(0.5)
+    assert found.reasons == {(0, 1): "both salmonid"}
+
+
+def test_density_leaves_the_term_itself_out() -> None:
+    rows = np.array([[1, 0], [0.6, 0.8]], dtype=np.float32)
+    assert densities(rows[:1], rows).tolist() == pytest.approx([(0.6 - 1) / 2])
+
+
+def classes(total: np.ndarray) -> LabelEmbeddings:
+    names = tuple("abcd"[: len(total)])
+    nothing = np.zeros_like(total)
+    evidence = Evidence(total, nothing, nothing.astype(bool))
+    return LabelEmbeddings(names, np.eye(len(names), dtype=np.float32), names, names, "test", 0.2, (), evidence)
+
+
+def test_evidence_does_not_chain() -> None:
+    """a - b and b - c are close, a - c are not: DBSCAN would chain all three."""
+    total = np.array([[1, 0.9, -1, 0], [0.9, 1, 0.5, 0], [-1, 0.5, 1, 0], [0, 0, 0, 1]], dtype=np.float64)
+    found = group_classes(classes(total))
+    assert found.rule == "evidence"
+    assert found.members == (("a", "b"), ("c",), ("d",))
+    assert group_classes(classes(total), rule="dbscan").count == 4  # orthogonal vectors
+    assert group_classes(classes(total), eps=0.1).rule == "dbscan"
+
+
+def test_a_person_corrects_groups() -> None:
+    total = np.eye(4) + np.eye(4, k=1) + np.eye(4, k=-1) * 1.0
+    found = group_classes(classes(total), together=[("a", "d")], apart=[("c", "d")])
+    assert any({"a", "d"} <= set(members) for members in group_classes(classes(total), together=[("a", "d")]).members)
+    assert not any({"c", "d"} <= set(members) for members in found.members)
+    with pytest.raises(UserError, match="'x' is no class name"):
+        group_classes(classes(total), apart=[("a", "x")])
+
+
+def test_the_judged_list() -> None:
+    judged = judged_list()
+    tuning, held_out = judged.names("tuning"), judged.names("held-out")
+    assert len(tuning) + len(held_out) == len({*tuning, *held_out}) == 1033
+    assert frozenset(("trout", "salmon")) in judged.alike
+    assert not judged.alike & judged.open
+    found = agreement(store_source(None), "held-out")
+    assert found.precision >= 0.6
+    assert found.recall >= 0.3
