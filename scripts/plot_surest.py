@@ -61,7 +61,8 @@ def accuracy_by_confidence(run: Path, head: str) -> NDArray[np.float64] | None:
         return None
     group_ids = np.array(json.loads((run / "labels.json").read_text())["groups"])
     truth, label, confidence = (table[name].to_numpy() for name in ("truth", f"label_{head}", f"confidence_{head}"))
-    grouped = np.flatnonzero((np.bincount(group_ids)[group_ids] > 1)[truth])
+    is_grouped = np.bincount(group_ids)[group_ids] > 1
+    grouped = np.flatnonzero((truth >= 0) & is_grouped[truth])  # -1: unknown
     order = grouped[np.argsort(-confidence[grouped], kind="stable")]
     correct = np.stack([label[order] == truth[order], group_ids[label[order]] == group_ids[truth[order]]])
     counts = np.round(FRACTIONS * len(order)).astype(int)

@@ -20,12 +20,15 @@ def script() -> ModuleType:
 
 
 def test_accuracy_by_confidence_by_hand(script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cat and dog are a group and ship is not: the most confident image shows a ship and does not count."""
-    (tmp_path / "labels.json").write_text(json.dumps({"groups": [0, 0, 1]}))
+    """Cat and dog are a group and ship is not: the most confident image shows a ship and does not count.
+
+    Neither does an image of unknown class, although -1 is also the position of the last class, horse, in a group.
+    """
+    (tmp_path / "labels.json").write_text(json.dumps({"groups": [0, 0, 1, 0]}))
     table = {
-        "truth": [2, 0, 1, 0, 1],
-        "label_one_hot": [2, 0, 0, 2, 1],
-        "confidence_one_hot": [0.99, 0.5, 0.9, 0.7, 0.6],
+        "truth": [2, 0, 1, 0, 1, -1],
+        "label_one_hot": [2, 0, 0, 2, 1, 0],
+        "confidence_one_hot": [0.99, 0.5, 0.9, 0.7, 0.6, 0.8],
     }
     pq.write_table(pa.table(table), tmp_path / "pseudo_labels.parquet")
     monkeypatch.setattr(script, "FRACTIONS", np.array([0.25, 0.5, 0.75, 1.0]))

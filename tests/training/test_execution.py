@@ -31,6 +31,16 @@ def test_multiply_adds_by_hand() -> None:
     assert weight.device == CPU
 
 
+def test_counting_multiply_adds_leaves_the_network_as_it_was(network: nn.Module) -> None:
+    network.train()
+    network.heads.eval()
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    multiply_adds(network, (3, 8, 8))
+    assert network.backbone.training
+    assert not network.heads.training
+    assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
+
+
 def test_long_runs_compile_and_short_ones_do_not(network: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compilation.shutil, "which", lambda _: "/usr/bin/c++")
     work = 100 * multiply_adds(network, (3, 8, 8)) / compilation.EAGER_RATE * compilation.COMPILE_SAVES

@@ -17,10 +17,12 @@ from torch import Tensor, nn
 from semco.config import AugmentConfig
 from semco.data.inputs import ImageInputs
 from semco.data.randomness import make_generator
+from semco.data.storage import chunks
+from semco.data.storage.chunks import LOCK, PROGRESS
+from semco.data.storage.folders import remove_oldest
 from semco.data.views import Augment
 from semco.errors import UserError
-from semco.training import features
-from semco.training.features import CHUNK, DATA, LOCK, PROGRESS, CachedInputs, FeatureFile, remove_oldest
+from semco.training.features import CHUNK, DATA, CachedInputs, FeatureFile
 
 CPU = torch.device("cpu")
 IMAGES, VIEWS = 2 * CHUNK + 5, 2  # three chunks, the last one short
@@ -76,9 +78,9 @@ def damage(path: Path, position: int) -> None:
 
 def test_shape_and_size_are_those_of_all_views_in_half_precision(tmp_path: Path) -> None:
     file = make_file(tmp_path)
-    assert file.array_shape == (69, 5, 4, 8, 8)
+    assert file.file.shape == (69, 5, 4, 8, 8)
     assert file.size == 69 * 5 * 4 * 8 * 8 * 2
-    assert file.chunks == CHUNKS
+    assert file.file.chunks == CHUNKS
 
 
 def test_the_file_holds_the_outputs_of_plain_weak_and_strong_views(tmp_path: Path) -> None:
@@ -134,9 +136,11 @@ def test_a_flipped_bit_costs_its_own_chunk_only(tmp_path: Path, position: int) -
         b'{"checksums": ["ab',
         b"\xff\xfe\x00",
         b"[]",
-        b'{"checksums": 3}',
-        b'{"checksums": [null, null]}',
-        b'{"checksums": [1, {}, "0"]}',
+        b'{"checksums": 3, "rows": 3, "notes": null}',
+        b'{"checksums": [null, null], "rows": [32, 32], "notes": [null, null]}',
+        b'{"checksums": [1, {}, "0"], "rows": [32, 32, 5], "notes": [null, null, null]}',
+        b'{"checksums": ["0", "0", "0"], "rows": [-1, 99, "5"], "notes": [null, null, null]}',
+        b'{"checksums": ["0", "0", "0"]}',
         b"{}",
     ],
 )
@@ -196,7 +200,7 @@ def test_a_disk_that_fills_up_is_one_sentence(tmp_path: Path, monkeypatch: pytes
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr(features.os, "fsync", fail)
+        patch.setattr(chunks.os, "fsync", fail)
         with pytest.raises(UserError, match=r"cannot write .*features.f16: No space left on device"):
             compute(tmp_path)
     assert compute(tmp_path).calls == CHUNKS * VIEWS_PER_CHUNK
@@ -222,7 +226,7 @@ def test_another_process_is_waited_for(tmp_path: Path, monkeypatch: pytest.Monke
             (tmp_path / "mine" / name).write_bytes((tmp_path / "other" / name).read_bytes())
         other.close()
 
-    monkeypatch.setattr(features.time, "sleep", finish)
+    monkeypatch.setattr(chunks.time, "sleep", finish)
     assert compute(tmp_path / "mine").calls == 0
     assert len(waits) == 1
 

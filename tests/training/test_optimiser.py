@@ -6,10 +6,17 @@ import pytest
 import torch
 from torch import nn
 
-from semco.config import ModelConfig, OptimConfig
+from semco.config import Config, ModelConfig, OptimConfig
 from semco.models import Network, build_network
 from semco.models.tuning import tune_network
-from semco.training.optimiser import Rates, build_optimiser, parameter_groups
+from semco.training.optimiser import (
+    PROBE_DECAY,
+    Rates,
+    StartDecay,
+    build_optimiser,
+    parameter_groups,
+    start_decay_of,
+)
 
 
 def make_network() -> Network:
@@ -94,3 +101,48 @@ def test_momentum_and_decay_equal_values_computed_by_hand() -> None:
     optimiser.step()
     torch.testing.assert_close(head.weight.detach(), torch.full_like(head.weight, 1 - 0.165))
     torch.testing.assert_close(head.bias.detach(), torch.full_like(head.bias, 1 - 0.15))  # does not decay
+
+
+def test_the_loss_of_start_decay_is_half_the_squared_distance_to_the_first_weights() -> None:
+    layer = nn.Linear(2, 1)
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([[1.0, -2.0]]))
+        layer.bias.fill_(0.5)
+    decay = StartDecay(layer, 0.1)
+    assert decay().item() == 0
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([[4.0, -2.0]]))
+        layer.bias.fill_(1.5)
+    loss = decay()
+    loss.backward()
+    assert loss.item() == pytest.approx(0.1 / 2 * (3**2 + 1**2))
+    torch.testing.assert_close(layer.weight.grad, torch.tensor([[0.3, 0.0]]))
+    torch.testing.assert_close(layer.bias.grad, torch.tensor([0.1]))
+
+
+def test_start_decay_leaves_frozen_weights_out() -> None:
+    layer = nn.Linear(1, 1)
+    layer.bias.requires_grad_(False)
+    decay = StartDecay(layer, 2.0)
+    with torch.no_grad():
+        layer.weight.add_(1)
+        layer.bias.add_(1)
+    assert decay().item() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("model", "start_decay", "expected"),
+    [
+        ({}, "auto", 0.0),
+        ({"heads_init": "probe"}, "auto", PROBE_DECAY),
+        ({"backbone": "efficientnet-lite0"}, "auto", PROBE_DECAY),
+        ({"backbone": "efficientnet-lite0", "heads_init": "random"}, "auto", 0.0),
+        ({"backbone": "efficientnet-lite0", "pretrained": "none"}, "auto", 0.0),
+        ({"backbone": "efficientnet-lite0"}, 0.5, 0.5),
+    ],
+)
+def test_heads_that_start_from_a_probe_stay_near_it(
+    model: dict[str, str], start_decay: float | str, expected: float
+) -> None:
+    config = Config.model_validate({"model": model, "optim": {"start_decay": start_decay}})
+    assert start_decay_of(config) == expected

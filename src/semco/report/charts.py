@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Literal
 
-from semco.report.figures import Line, line_chart
+from semco.report.figures import Line, LineFigure, line_chart
 from semco.report.runs import Run, Series
 
 HEAD_TITLES = {"one_hot": "One-hot head", "semantic": "Semantic head"}
@@ -18,12 +18,13 @@ Measure = Literal["accuracy", "error"]
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure with its title, legend and caption."""
+    """A figure with its title, legend and caption; ``figure`` draws it into a file."""
 
     title: str
     svg: str
     legend: tuple[Line, ...] = ()
     caption: str = ""
+    figure: LineFigure | None = None
 
 
 def training_charts(experiments: Mapping[str, Sequence[Run]], main_run: Run) -> list[Chart]:

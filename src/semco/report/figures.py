@@ -8,22 +8,25 @@ Shapes: K classes.
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from io import StringIO
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
-import matplotlib
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
-from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
+
+from semco.files import atomic_path
+
+if TYPE_CHECKING:  # matplotlib takes half a second to import; it is imported when a figure is drawn
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _SVG = "http://www.w3.org/2000/svg"
 ElementTree.register_namespace("", _SVG)
@@ -73,6 +76,89 @@ class Line:
         return f"--c{self.colour % len(SERIES) + 1}"
 
 
+@dataclass(frozen=True)
+class Theme:
+    """The colours of a figure."""
+
+    ink: str
+    grid: str
+    series: tuple[str, ...]
+
+    def style(self) -> dict[Any, Any]:
+        names = {INK: self.ink, GRID: self.grid}
+        return {key: names.get(value, value) if isinstance(value, str) else value for key, value in _STYLE.items()}
+
+
+# On a page the colours come from its style sheet. In files they are those of Okabe and Ito, which people with any kind
+# of colour blindness can tell apart; line styles and names at the ends of lines make figures readable in grey.
+PAGE = Theme(INK, GRID, SERIES)
+FILE = Theme(
+    "#333333", "#dddddd", ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8b0000", "#000000")
+)
+
+
+@dataclass(frozen=True)
+class LineFigure:
+    """A figure of curves: a table of numbers that can be drawn for a page or into a file.
+
+    ``markers`` are single points such as the test accuracy at the end. The y axis of percentages is 0 to 100, or the
+    range of the values with ``fit_y``. With ``has_names`` the name of each curve stands at its end.
+    """
+
+    lines: Sequence[Line]
+    description: str
+    percent: bool = False
+    markers: Sequence[Line] = ()
+    x_label: str = "training step"
+    fit_y: bool = False
+    has_names: bool = False
+
+    def draw(self, theme: Theme = PAGE) -> Figure:
+        """Return the drawn figure."""
+        import matplotlib
+        from matplotlib.figure import Figure
+
+        with matplotlib.rc_context(theme.style()):
+            figure = Figure(figsize=(5.4, 2.7))
+            # With fixed margins, charts side by side are aligned, and drawing is twice as fast as with a layout engine.
+            axes = figure.add_axes((0.095, 0.18, 0.66 if self.has_names else 0.895, 0.79))
+            for line in self.lines:
+                _draw(axes, line, theme)
+            for marker in self.markers:
+                axes.plot(marker.x, marker.y, "D", markersize=6, color=_colour(marker, theme), zorder=5)
+            axes.set_xlabel(self.x_label)
+            _set_scales(axes, self.percent, self.fit_y)
+            if self.has_names:
+                _write_names(axes, self.lines, theme)
+            return figure
+
+    def svg(self) -> str:
+        """Return the figure for a page."""
+        import matplotlib
+
+        with matplotlib.rc_context(_STYLE):
+            return _to_svg(self.draw(), self.description)
+
+    def save(self, stem: Path, formats: Sequence[str] = ("png", "pdf", "svg")) -> list[Path]:
+        """Write the figure, with its title and a legend, as STEM.png, STEM.pdf and STEM.svg."""
+        import matplotlib
+
+        with matplotlib.rc_context(FILE.style()), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Glyph .* missing from")
+            figure = self.draw(FILE)
+            figure.suptitle(self.description, fontsize=9, y=1.03)
+            if not self.has_names and len(self.lines) > 1:
+                figure.axes[0].legend(fontsize=8, frameon=False)
+            return [_save(figure, stem.with_name(f"{stem.name}.{each}")) for each in formats]
+
+
+def _save(figure: Figure, file: Path) -> Path:
+    with atomic_path(file) as temporary:
+        dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(file.suffix[1:])
+        figure.savefig(temporary, format=file.suffix[1:], dpi=200, bbox_inches="tight", metadata=dates)
+    return file
+
+
 def line_chart(
     lines: Sequence[Line],
     description: str,
@@ -81,41 +167,54 @@ def line_chart(
     x_label: str = "training step",
     fit_y: bool = False,
 ) -> str:
-    """Return curves as SVG; ``markers`` are single points such as the test accuracy at the end.
-
-    The y axis of percentages is 0 to 100, or the range of the values with ``fit_y``.
-    """
-    with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(5.4, 2.7))
-        # With fixed margins, charts side by side are aligned, and drawing is twice as fast as with a layout engine.
-        axes = figure.add_axes((0.095, 0.18, 0.895, 0.79))
-        for line in lines:
-            _draw(axes, line)
-        for marker in markers:
-            axes.plot(marker.x, marker.y, "D", markersize=6, color=_colour(marker), zorder=5)
-        axes.set_xlabel(x_label)
-        _set_scales(axes, percent, fit_y)
-        return _to_svg(figure, description)
+    """Return a `LineFigure` as SVG."""
+    return LineFigure(lines, description, percent, markers, x_label, fit_y).svg()
 
 
-def _colour(line: Line) -> str:
-    return SERIES[line.colour % len(SERIES)]
+def _colour(line: Line, theme: Theme) -> str:
+    return theme.series[line.colour % len(theme.series)]
 
 
-def _draw(axes: Axes, line: Line) -> None:
+def _draw(axes: Axes, line: Line, theme: Theme) -> None:
     axes.plot(
         line.x,
         line.y,
-        color=_colour(line),
+        color=_colour(line, theme),
         linestyle="--" if line.is_dashed else "-",
         alpha=0.35 if line.is_faint else 1.0,
         linewidth=1.0 if line.is_faint else 1.8,
         marker="o" if line.has_points or len(line.x) == 1 else "",
         markersize=3,
+        label="_nolegend_" if line.is_faint else line.label,
     )
 
 
+def _write_names(axes: Axes, lines: Sequence[Line], theme: Theme) -> None:
+    """Write the name of each curve beside its end; names that would overlap are moved apart."""
+    named = sorted((line for line in lines if line.x and not line.is_faint), key=lambda line: line.y[-1])
+    low, high = axes.get_ylim()
+    gap, position = 0.085 * (high - low), -math.inf
+    places = []
+    for line in named:
+        position = max(line.y[-1], position + gap)
+        places.append(position)
+    excess = max(0.0, places[-1] - high) if places else 0.0
+    for line, place in zip(named, places, strict=True):
+        axes.annotate(
+            line.label if len(line.label) <= 22 else f"{line.label[:21]}…",
+            (1.02, (place - excess - low) / (high - low)),
+            xycoords="axes fraction",
+            color=_colour(line, theme),
+            fontsize=8,
+            va="center",
+            annotation_clip=False,
+            parse_math=False,
+        )
+
+
 def _set_scales(axes: Axes, percent: bool, fit_y: bool) -> None:
+    from matplotlib.ticker import MaxNLocator, PercentFormatter
+
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.set_xlim(left=0)  # the same start in charts side by side
     axes.grid(visible=False, axis="x")
@@ -137,6 +236,9 @@ def confusion_chart(
 
     Classes are ordered by group, and a frame marks each group of more than one class.
     """
+    import matplotlib
+    from matplotlib.figure import Figure
+
     order = sorted(range(len(names)), key=lambda k: (group_ids[k], k))
     counts = np.asarray(confusion)[np.ix_(order, order)].astype(float)  # (K, K)
     fractions = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
@@ -170,6 +272,8 @@ def _label_classes(axes: Axes, names: Sequence[str]) -> None:
 
 def _frame_groups(axes: Axes, group_ids: Sequence[int]) -> None:
     """Draw a frame around each group of several classes; ``group_ids`` (K,) are sorted."""
+    from matplotlib.patches import Rectangle
+
     for group_id in sorted(set(group_ids)):
         size = list(group_ids).count(group_id)
         start = list(group_ids).index(group_id) - 0.5
@@ -188,6 +292,8 @@ def _write_percentages(axes: Axes, fractions: NDArray[np.floating]) -> None:
 
 def _to_svg(figure: Figure, description: str) -> str:
     """Return the figure as an ``<svg>`` element; its ids are made from ``description``, to be unique on a page."""
+    import matplotlib
+
     buffer = StringIO()
     with matplotlib.rc_context({"svg.hashsalt": description}), warnings.catch_warnings():
         # The browser draws the text, so it does not matter which characters matplotlib's font lacks.

@@ -33,7 +33,9 @@ from semco.report.tables import (
     mean_or_none,
     summary_rows,
 )
-from semco.run.result import RunResult
+from semco.run.result import RunResult, describe_interval
+
+MOST_SKIPPED = 100  # skipped images that the page lists
 
 
 def write_report(
@@ -92,6 +94,9 @@ def _context(runs: Sequence[Run], title: str | None, samples: Sequence[Sample] |
         "mistakes": _sample_tiles(shown, "mistake", main_run.class_names),
         "has_photos": any(sample["width"] > SMALL_IMAGE for sample in shown),
         "classes": class_rows(main_run),
+        "data_notes": [readable_name(note) for note in main_run.data.get("notes", ())],
+        "skipped": [readable_name(text) for text in main_run.data.get("skipped", ())][:MOST_SKIPPED],
+        "num_skipped": len(main_run.data.get("skipped", ())),
         "command": _train_command(main_run),
         "configs": [_config_text(name, group[0]) for name, group in experiments.items()],
         "version": _version(),
@@ -122,11 +127,16 @@ def _verdict(run: Run, name: str, rows: Sequence[Row]) -> str:
     own = next(row for row in rows if row.name == name)
     seeds = f" (mean of {own.finished} seeds)" if own.finished > 1 else ""
     sentence = (
-        f"{own.name} classifies {own.accuracy_text} of {_test_images(run)} correctly{seeds}, "
+        f"{own.name} classifies {own.accuracy_text} of {_test_images(run)} correctly{seeds}{_interval(run)}, "
         f"trained with {_describe_labels(run)}."
     )
     others = [f"{row.name} {row.accuracy_text}" for row in rows if row is not own and row.accuracy is not None]
     return f"{sentence} For comparison: {', '.join(others)}." if others else sentence
+
+
+def _interval(run: Run) -> str:
+    text = "" if run.result is None else run.result.headline_interval()
+    return f" ({text})" if text else ""
 
 
 def _validation_verdict(run: Run) -> str:
@@ -137,7 +147,9 @@ def _validation_verdict(run: Run) -> str:
     accuracy = format_accuracy(values[-1])
     if run.is_finished:
         images = f"{len(run.split.get('validation', ())):,} validation images"
-        return f"{title} classifies {accuracy} of {images} correctly. The data set has no test images."
+        interval = describe_interval(values[-1], len(run.split.get("validation", ())))
+        between = f" ({interval})" if interval else ""
+        return f"{title} classifies {accuracy} of {images} correctly{between}. The data set has no test images."
     return f"{title} classifies {accuracy} of the validation images correctly so far."
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from semco.config import read_yaml
 from semco.config.schema import method_name
 from semco.files import read_text, readable_name
+from semco.run.data_record import read_data
 from semco.run.folder import RunFolder
 from semco.run.identity import check_same_run
 from semco.run.result import RunResult
@@ -33,6 +34,7 @@ class Run:
     metrics: tuple[Mapping[str, Any], ...] = ()
     result: RunResult | None = None
     evaluation: Mapping[str, Any] = field(default_factory=dict)
+    data: Mapping[str, Any] = field(default_factory=dict)  # notes about the data, skipped images
 
     @property
     def is_finished(self) -> bool:
@@ -139,6 +141,7 @@ def read_run(path: Path) -> Run:
         metrics=tuple(sorted(lines, key=lambda line: float(line["step"]))),
         result=folder.result() if folder.result_file.exists() else None,
         evaluation=_read_if_exists(folder, folder.evaluation_file),
+        data=read_data(folder.path),
     )
 
 

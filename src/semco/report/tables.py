@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import Any
 
 from rich.table import Table
 from rich.text import Text
@@ -189,6 +190,17 @@ def evaluation_tables(evaluation: Evaluation) -> list[Table]:
     tables = [overall, _accuracy_table("class", evaluation.per_class())]
     shared = {name: value for name, value in evaluation.per_group().items() if name not in evaluation.class_names}
     return [*tables, _accuracy_table("label group", shared)] if shared else tables
+
+
+def heads_table(evaluations: Mapping[Any, Evaluation]) -> Table:
+    """Return the metrics of several heads side by side."""
+    table = Table(title="heads side by side")
+    table.add_column("head")
+    for name in ("accuracy", "top-5 accuracy", "group accuracy", "calibration error"):
+        table.add_column(name, justify="right")
+    for head, evaluation in evaluations.items():
+        table.add_row(head, *map(format_accuracy, evaluation.numbers().values()))
+    return table
 
 
 def _accuracy_table(kind: str, accuracies: Mapping[str, float | None]) -> Table:

@@ -21,7 +21,6 @@ from semco.distributed.processes import (
     broadcast_from_main,
     same_error_everywhere,
     share_gradients,
-    sum_over_processes,
 )
 from semco.errors import UserError
 from semco.methods.base import Forward, Method, Pool
@@ -39,11 +38,12 @@ from semco.training.execution import choose_precision
 from semco.training.forward import NetworkForward
 from semco.training.learning_rate import highest_backbone_rate, highest_learning_rate, learning_rate
 from semco.training.observer import NullObserver, Observer
-from semco.training.optimiser import Rates, build_optimiser
+from semco.training.optimiser import Rates, StartDecay, build_optimiser, probe_heads, start_decay_of
 from semco.training.schedule import Schedule
 from semco.training.signals import Interrupted, StopRequest, announce_stop, catch_signals
 from semco.training.state import TrainingState
 from semco.training.statistics import DivergenceMonitor, Meters
+from semco.training.statistics_files import write_class_counts, write_image_counts
 from semco.types import Batch, NoPeers, Progress, StepResult
 
 
@@ -88,6 +88,7 @@ class Trainer:
         self._device = group_ids.device
         self._schedule = Schedule.of(config, batches.steps_per_pass)
         self._divergence = DivergenceMonitor()
+        self._start_decay = StartDecay(probe_heads(network), start_decay_of(config))
         precision = choose_precision(config.training.precision, self._device)
         self.state = TrainingState(
             network,
@@ -95,7 +96,7 @@ class Trainer:
             method,
             build_optimiser(config.optim, self._rates, network, method),
             torch.amp.GradScaler(self._device.type, enabled=precision == torch.float16),
-            Meters(group_ids),
+            Meters(group_ids, len(batches.pool[0]) if config.training.statistics else 0),
             self._processes,
         )
         self._step_module = self._build_step(precision)
@@ -177,13 +178,14 @@ class Trainer:
             group["lr"] = learning_rate(self.config.optim, state.step, progress.total_steps, group["highest"])
         state.optimiser.zero_grad(set_to_none=True)
         result: StepResult = self._step_module(batch, progress)
-        state.scaler.scale(result.total).backward()
+        loss = result.total + self._start_decay() if self._start_decay.strength else result.total
+        state.scaler.scale(loss).backward()
         state.scaler.step(state.optimiser)
         state.scaler.update()
         losses = self._exchange(result.losses, batch.unlabelled_index, stop.number)
         result = replace(result, losses=losses)  # from here on the mean over all processes
         update_ema(state.average, self.network, ema_decay_at(state.step, training.ema_decay, training.ema_warmup))
-        state.meters.add(result, truth)
+        state.meters.add(result, truth, batch.unlabelled_index)
         self._divergence.check(result, state.step)
         state.step += 1
         if self._device.type == "cpu":  # on other devices this would wait, so it is checked before lines and saves only
@@ -212,11 +214,10 @@ class Trainer:
         if not (is_validating or schedule.is_due(schedule.log, state.step)):
             return
         self._stop_if_diverged()
-        state.meters.sums = sum_over_processes(state.meters.sums, self._processes)
         line: dict[str, float | None] = {"step": state.step, "seconds": 0.0}
         line["epoch"] = state.step / self.config.training.steps_per_epoch
         line["lr"] = float(state.optimiser.param_groups[0]["lr"])
-        line |= state.meters.line()
+        line |= state.meters.line(state.step, self._processes)
         if is_validating:
             line |= self._validate(self.average)
         state.seconds = time.perf_counter() - self._started
@@ -253,9 +254,22 @@ class Trainer:
         if not self.state.is_finite():
             raise self._diverged(f"weights became non-finite at step {self.state.step}")
         self.state.seconds = time.perf_counter() - self._started
+        self._write_statistics()  # before the checkpoint: after a kill in between, the resumed run writes them again
         if self._processes.is_main:
             self.run_folder.flush_metrics()
         self.state.save(self.run_folder.checkpoints, self.config.model_dump(mode="json"), self._seal)
+
+    def _write_statistics(self) -> None:
+        """Write what pseudo-labelling did so far, per class and per image."""
+        pool = self.state.meters.pool
+        if not (pool.is_kept and pool.has_counts):
+            return
+        images = pool.merged_images(self._processes)
+        with same_error_everywhere(self._processes):
+            if self._processes.is_main:
+                positions, truth = self.batches.pool
+                write_class_counts(self.run_folder.classes_file, pool.history)
+                write_image_counts(self.run_folder.images_file, positions.numpy(), truth.numpy(), images)
 
     def _load(self) -> None:
         """Continue from the newest checkpoint, if there is one, and drop the metrics that were logged after it."""

@@ -26,3 +26,30 @@ class NullObserver:
     def on_step(self, step: int) -> None: ...
     def on_line(self, line: MetricsLine) -> None: ...
     def on_message(self, text: str) -> None: ...
+
+
+class Observers:
+    """Several observers, each of which receives everything, for example a display and a logger of one's own."""
+
+    def __init__(self, *observers: Observer) -> None:
+        self._observers = observers
+
+    def on_loading(self, what: str, done: int, total: int) -> None:
+        for each in self._observers:
+            each.on_loading(what, done, total)
+
+    def on_start(self, step: int, total_steps: int) -> None:
+        for each in self._observers:
+            each.on_start(step, total_steps)
+
+    def on_step(self, step: int) -> None:
+        for each in self._observers:
+            each.on_step(step)
+
+    def on_line(self, line: MetricsLine) -> None:
+        for each in self._observers:
+            each.on_line(line)
+
+    def on_message(self, text: str) -> None:
+        for each in self._observers:
+            each.on_message(text)

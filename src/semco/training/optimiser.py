@@ -1,4 +1,7 @@
-"""SGD with Nesterov momentum; no weight decay on normalisation layers and biases."""
+"""SGD with Nesterov momentum; no weight decay on normalisation layers and biases.
+
+Weight decay towards the first weights is a loss (`StartDecay`).
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from semco.config import OptimConfig
-from semco.models import Network
+from semco.config import Config, OptimConfig
+from semco.models import Network, has_weights
+
+# For heads that start from a linear probe (docs/lab/pretrained.md).
+PROBE_DECAY = 0.03
 
 
 @dataclass(frozen=True)
@@ -47,3 +53,37 @@ def build_optimiser(config: OptimConfig, rates: Rates, network: Network, method:
     # that the host does not wait for it at every step.
     kind = {"fused": True} if any(p.is_cuda for p in [*backbone, *others]) else {"foreach": True}
     return torch.optim.SGD(groups, lr=rates.heads, momentum=config.momentum, nesterov=nesterov, **kind)
+
+
+def start_decay_of(config: Config) -> float:
+    """Return the weight decay of the heads towards their first values; "auto" is for heads that start as a probe."""
+    if config.optim.start_decay != "auto":
+        return config.optim.start_decay
+    init = config.model.heads_init
+    is_probe = init == "probe" or (init == "auto" and has_weights(config.model))
+    return PROBE_DECAY if is_probe else 0.0
+
+
+def probe_heads(network: Network) -> nn.ModuleList:
+    """Return the heads that can start from a linear probe; the others start from random weights."""
+    return nn.ModuleList(
+        head for name, head in network.heads.items() if name in ("one_hot", "semantic") and isinstance(head, nn.Linear)
+    )
+
+
+class StartDecay:
+    """Half the squared distance of the trained weights of a module to those at the start, times a strength.
+
+    L2-SP (Li et al., Explicit Inductive Bias for Transfer Learning, 2018). Pseudo-labels move a head away from the
+    probe that made them; with few labels this keeps it near.
+    """
+
+    def __init__(self, module: nn.Module, strength: float) -> None:
+        self.strength = strength
+        self._weights = [p for p in module.parameters() if p.requires_grad]
+        self._start = [p.detach().clone() for p in self._weights]
+
+    def __call__(self) -> Tensor:
+        """Return the loss ()."""
+        terms = [(now - start).square().sum() for now, start in zip(self._weights, self._start, strict=True)]
+        return self.strength / 2 * torch.stack(terms).sum()

@@ -1,4 +1,4 @@
-"""Statistics for the log, summed on the device; the host reads them once per log line.
+"""Statistics for the log; losses are summed on the device, and the host reads them once per log line.
 
 Shapes: U unlabelled images, K classes, P processes.
 """
@@ -7,10 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from semco.distributed.processes import Processes, pack, stack_over_processes, unpack
+from semco.data.split import LABELLED
+from semco.distributed.processes import Processes, pack, stack_over_processes, sum_over_processes, unpack
+from semco.run.checkpoint import add_prefix, with_prefix
+from semco.training.pool_statistics import HEADS, THOUSANDTHS, PoolStatistics
 from semco.types import PseudoLabels, StepResult
 
 # Rows of a pseudo-label table: the true class is alone in its group, shares its group, or is not known.
@@ -22,7 +27,7 @@ MOST_CONFIDENT, CONFIDENT_ACCURACY = 0.2, "surest_accuracy/grouped"
 
 
 def pseudo_label_table(pseudo: PseudoLabels, truth: Tensor, group_ids: Tensor, is_grouped: Tensor) -> Tensor:
-    """Return the counts (3, 4) of one head on one step.
+    """Return the counts (3, 4) of one head on a set of images.
 
     ``truth`` (U,) holds the true classes, -1 if unknown; ``group_ids`` and ``is_grouped`` are (K,).
     """
@@ -56,10 +61,12 @@ def describe_pool(
     """Return `describe_table` of each head's pseudo-labels for a whole pool; ``truth`` is (U,), ``group_ids`` (K,).
 
     Heads retain different fractions of the pool; the accuracy on the most confident images makes them comparable.
+    Labelled images are left out.
     """
-    is_grouped = shares_group(group_ids)
-    described = {}
-    for head, pseudo in pseudo_labels.items():
+    is_grouped, counted = shares_group(group_ids), truth != LABELLED
+    described, truth = {}, truth[counted]
+    for head, every in pseudo_labels.items():
+        pseudo = PseudoLabels(every.class_ids[counted], every.weights[counted], every.confidence[counted])
         table = describe_table(pseudo_label_table(pseudo, truth, group_ids, is_grouped))
         described[head] = {**table, CONFIDENT_ACCURACY: confident_accuracy(pseudo, truth, is_grouped)}
     return described
@@ -80,60 +87,74 @@ def shares_group(group_ids: Tensor) -> Tensor:
     return torch.bincount(group_ids)[group_ids] > 1
 
 
+def describe_classes(table: NDArray[np.int64], is_grouped: Tensor) -> dict[str, float | None]:
+    """Return `describe_table` of each head that retained or saw anything, from counts (3, K + 1, 5) by class."""
+    described: dict[str, float | None] = {}
+    kind = np.append(is_grouped.numpy(force=True).astype(np.int64), UNKNOWN)  # (K + 1,)
+    for head, counts in zip(HEADS, table[:, :, :COLUMNS] / THOUSANDTHS, strict=False):
+        rows = np.stack([counts[kind == row].sum(axis=0) for row in (ALONE, GROUPED, UNKNOWN)])
+        described |= {f"pseudo/{head}/{key}": value for key, value in describe_table(torch.from_numpy(rows)).items()}
+    return described
+
+
 class Meters:
     """Sums since the last log line. They are part of a checkpoint, so that resuming a run changes no line."""
 
-    def __init__(self, group_ids: Tensor) -> None:
+    def __init__(self, group_ids: Tensor, pool_size: int = 0) -> None:
+        """``pool_size``: number of images for which pseudo-labels are counted; 0 counts them by class only."""
         self._group_ids = group_ids
         self._is_grouped = shares_group(group_ids)
+        self._heads: tuple[str, ...] = ()
         self.sums: dict[str, Tensor] = {}
+        self.pool = PoolStatistics(group_ids, pool_size)
 
-    def add(self, result: StepResult, truth: Tensor) -> None:
-        """Add one step without waiting for the device."""
+    def add(self, result: StepResult, truth: Tensor, index: Tensor | None = None) -> None:
+        """Add one step without waiting for the device; ``index`` (U,) are positions in the pool."""
         self._add("steps", torch.ones((), device=truth.device))
         self._add("loss", result.total.detach())
         for name, loss in result.losses.items():
             self._add(f"loss/{name}", loss.detach())
         for name, value in result.metrics.items():
             self._add(name, value.detach())
-        for head, pseudo in result.pseudo_labels.items():
-            self._add(f"pseudo/{head}", pseudo_label_table(pseudo, truth, self._group_ids, self._is_grouped))
+        self._heads = tuple(result.pseudo_labels)
+        self.pool.add(result.pseudo_labels, truth, index)
 
     def _add(self, name: str, value: Tensor) -> None:
         self.sums[name] = self.sums[name] + value if name in self.sums else value.clone().float()
 
-    def line(self) -> dict[str, float | None]:
-        """Return the means over the added steps and start again from zero."""
-        sums = {name: value.cpu() for name, value in self.sums.items()}
+    def line(self, step: int = 0, processes: Processes | None = None) -> dict[str, float | None]:
+        """Return the means over the added steps of all processes, and start again from zero."""
+        processes = processes or Processes()
+        sums = {name: value.cpu() for name, value in sum_over_processes(self.sums, processes).items()}
         steps = float(sums.pop("steps", torch.ones(())))
-        described: dict[str, float | None] = {}
-        for name, value in sums.items():
-            if value.ndim == 0:
-                described[name] = float(value) / steps
-            else:
-                described |= {f"{name}/{key}": number for key, number in describe_table(value).items()}
+        described: dict[str, float | None] = {name: float(value) / steps for name, value in sums.items()}
+        counts = describe_classes(self.pool.end_line(step, processes), self._is_grouped)
         self.sums = {}
-        return described
+        return described | {name: value for name, value in counts.items() if name.split("/")[1] in self._heads}
 
     def state(self, processes: Processes) -> dict[str, Tensor]:
         """Return the sums of every process, by name: (P, ...)."""
+        pool = add_prefix("pool", self.pool.state(processes))
         if not self.sums:
-            return {}
+            return pool
         names, values = list(self.sums), list(self.sums.values())
         rows = [unpack(row, values) for row in stack_over_processes(pack(values), processes)]
-        return {name: torch.stack([row[i] for row in rows]) for i, name in enumerate(names)}
+        return pool | {name: torch.stack([row[i] for row in rows]) for i, name in enumerate(names)}
 
     def load(self, state: Mapping[str, Tensor], processes: Processes) -> None:
-        """Load this process's sums; if the number of processes has changed, an even share of all sums."""
-        placed = {name: rows.to(self._group_ids.device) for name, rows in state.items()}
-        self.sums = {name: _own_share(rows, processes) for name, rows in placed.items()}
+        """Load this process's sums; if the number of processes has changed, the mean over those that saved them."""
+        self.pool.load(with_prefix("pool", state), processes)
+        device = self._group_ids.device
+        self.sums = {
+            name: _own_share(rows.to(device), processes)
+            for name, rows in state.items()
+            if not name.startswith(("pool.", "pseudo/"))  # earlier checkpoints hold tables called pseudo/HEAD
+        }
 
 
 def _own_share(rows: Tensor, processes: Processes) -> Tensor:
-    """Return this process's part of sums (P, ...): scalars are means over images, tables are counts of images."""
-    if len(rows) == processes.world_size:
-        return rows[processes.rank]
-    return rows.mean(0) if rows.ndim == 1 else rows.sum(0) / processes.world_size
+    """Return this process's part of sums (P,) of means over images."""
+    return rows[processes.rank] if len(rows) == processes.world_size else rows.mean(0)
 
 
 class DivergenceMonitor:

@@ -1,0 +1,141 @@
+"""``semco reproduce``: the tables and figures of the paper."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from semco.cli.compare import run_all
+
+if TYPE_CHECKING:
+    from semco.experiment.comparison import Outcome
+    from semco.experiment.reproduction import CellResult, PaperCell
+
+NOT_PUBLISHED = "a small network and few steps: not the published setting, so the numbers cannot be compared with it"
+
+
+class ScaleName(StrEnum):
+    full = "full"
+    cpu = "cpu"
+
+
+def reproduce(
+    what: Annotated[
+        list[str], typer.Argument(help="table1, table2, table3, table4, groups, eps, fig2, fig4, ... all.")
+    ],
+    only: Annotated[str | None, typer.Option(help="Only these columns: cifar100-2500,cifar10-250.")] = None,
+    scale: Annotated[ScaleName, typer.Option(help="The published setting, or one for two cores.")] = ScaleName.full,
+    seeds: Annotated[str, typer.Option(help="One split per seed.")] = "0,1,2",
+    jobs: Annotated[int, typer.Option(min=1, help="Runs side by side.")] = 1,
+    data_root: Annotated[Path | None, typer.Option(help="Folder of the official files of the data sets.")] = None,
+    method: Annotated[
+        str, typer.Option(help="The method in place of the paper's own, for example semco_plus.")
+    ] = "semco",
+    setting: Annotated[list[str] | None, typer.Option("--set", help="dotted.key=value for all runs.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the runs; finished ones are skipped.")] = Path("runs/paper"),
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --dry-run: one JSON object.")] = False,
+) -> None:
+    """Train the cells of the paper's tables and figures and show our numbers beside the published ones."""
+    from semco.experiment.comparison import parse_seeds
+    from semco.experiment.reproduction import collect, make_runs, paper_cells, unpublished
+
+    if "groups" in what or "all" in what:
+        show_groups()
+    names = [name for name in what if name != "groups"]
+    if not names:
+        return
+    cells = paper_cells(names, only.split(",") if only else (), method)
+    options = {"data": {"root": str(data_root)}} if data_root is not None else {}
+    numbers = parse_seeds(seeds)
+    if show_plan(cells, scale.value, numbers, options, setting or (), as_json=as_json) and dry_run:
+        return
+    runs = make_runs(cells, scale.value, numbers, out, options, setting or ())
+    for run in runs:
+        run.run.path.parent.mkdir(parents=True, exist_ok=True)
+    outcomes = run_all(runs, jobs)
+    is_published = scale is ScaleName.full and not setting  # published numbers stand only beside what was published
+    show_results(collect(cells if is_published else unpublished(cells), outcomes), outcomes, scale, out)
+
+
+def show_plan(
+    cells: Sequence[PaperCell],
+    scale: str,
+    seeds: Sequence[int],
+    options: dict[str, dict[str, str]],
+    settings: Sequence[str],
+    *,
+    as_json: bool,
+) -> bool:
+    """Show the cells, their steps and the estimated hours."""
+    from semco.experiment.reproduction import StepEstimate, cell_config
+
+    estimate, planned, total = StepEstimate(), [], 0.0
+    for cell in cells:
+        config = cell_config(cell, scale, seeds[0], options, settings)  # type: ignore[arg-type]
+        hours = estimate.hours(config) * len(seeds)
+        total += hours
+        planned.append(cell.to_json() | {"steps": config.training.total_steps, "hours": round(hours, 2)})
+    if as_json:
+        typer.echo(json.dumps({"scale": scale, "seeds": list(seeds), "hours": round(total, 1), "cells": planned}))
+        return True
+    table = Table("table", "row", "column", "published", "steps", "hours", box=None)
+    for each in planned:
+        values = (each[name] for name in ("table", "row", "column", "published", "steps", "hours"))
+        table.add_row(*map(str, values))
+    console = Console()
+    console.print(table)
+    if scale == "cpu":
+        console.print(NOT_PUBLISHED)
+    console.print(
+        f"{len(cells)} cells, {len(seeds)} splits each, about {total:,.1f} hours on this machine", highlight=False
+    )
+    return True
+
+
+def show_results(results: Sequence[CellResult], outcomes: Sequence[Outcome], scale: ScaleName, out: Path) -> None:
+    """Print our numbers beside the published ones and write the page."""
+    from semco.experiment.reproduction import paper_tables
+    from semco.report.analysis import analysis_sections
+    from semco.report.reproduction import grid_section, grids
+    from semco.report.sections import write_sections
+
+    table = Table("table", "row", "column", "ours", "published", box=None)
+    for result in results:
+        cell = result.cell
+        table.add_row(cell.table, cell.row, cell.column, result.text, cell.published)
+    console = Console(soft_wrap=True)
+    console.print(table)
+    lead = NOT_PUBLISHED if scale is ScaleName.cpu else "Error in percent, mean and standard deviation over the splits."
+    rows = [(r.cell.table, r.cell.row, r.cell.column, r.text, r.cell.published) for r in results]
+    sections = [grid_section(str(paper_tables()[name]["title"]), lead, grid) for name, grid in grids(rows).items()]
+    finished = [outcome.cell.run.path for outcome in outcomes if outcome.result is not None]
+    for data in dict.fromkeys(outcome.cell.config.data.source for outcome in outcomes):
+        own = [o.cell.run.path for o in outcomes if o.cell.config.data.source == data and o.cell.run.path in finished]
+        sections += analysis_sections(own) if own else []
+    page = write_sections(out / f"paper-{scale.value}.html", "The paper's tables and figures", lead, sections)
+    console.print(f"open {page}", markup=False, highlight=False)
+
+
+def show_groups() -> None:
+    """Print the published groups beside those of the bundled label vectors."""
+    from semco.config import LabelsConfig
+    from semco.experiment.paper_groups import compare_groups, published_groups
+
+    console = Console(soft_wrap=True)
+    for data in published_groups():
+        ours, scores = compare_groups(data, LabelsConfig())
+        console.print(f"{data}, our groups: " + "; ".join(", ".join(group) for group in ours), highlight=False)
+        for kind, score in scores.items():
+            console.print(
+                f"beside the published groups of {kind} vectors: precision {score.precision or 0:.2f}, recall "
+                f"{score.recall or 0:.2f}, F1 {score.f1:.2f} ({score.found} and {score.published} pairs)",
+                highlight=False,
+            )

@@ -1,0 +1,259 @@
+"""Counts of pseudo-labels while a run trains: per class and log line, and per image of the unlabelled pool.
+
+Labelled images are left out of every count. A weight counts in thousandths, so that all sums are whole numbers: they do
+not depend on the order of adding, and a resumed run has the same ones to the last bit.
+
+Shapes: N images of the pool, U of them in a step, K classes, H heads, S slots, P processes, L log lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from semco.data.split import LABELLED
+from semco.distributed.processes import Processes, reduce_over_processes, stack_over_processes
+from semco.types import PseudoLabels
+
+HEADS = ("one_hot", "semantic")
+# The ensemble retains an image that either head retains. If they retain different classes, each counts half.
+ROWS = (*HEADS, "ensemble")
+# Disagreement, both heads retain an image with different classes, is counted for the ensemble.
+COLUMNS = ("images", "retained", "correct", "correct_group", "disagreement")
+THOUSANDTHS = 1000
+# Log lines that are kept; if there are more, each two neighbours are added.
+MOST_LINES = 400
+# Wrong classes that are counted per image. If an image is given more, the rarest is replaced and its count is taken
+# over (the space-saving algorithm), so counts are then upper bounds.
+SLOTS = 6
+# Steps whose pseudo-labels are collected before they are counted, because counting many at once is faster.
+PENDING_STEPS = 16
+
+Ints = NDArray[np.integer]
+Floats = NDArray[np.floating]
+
+
+def count_classes(truth: Ints, labels: Ints, weights: Floats, group_ids: Ints) -> NDArray[np.int64]:
+    """Return the counts (3, K + 1, 5) by `ROWS`, true class (the last: unknown) and `COLUMNS`, in thousandths.
+
+    ``truth`` is (U,); ``labels`` and ``weights`` are (2, U), with weights of 0 for a head that does not exist.
+    """
+    counted = truth != LABELLED
+    truth, labels, weights = truth[counted], labels[:, counted], weights[:, counted]
+    classes, known = len(group_ids), truth >= 0
+    row = np.where(known, truth, classes)
+    right = (labels == truth) & known  # (2, U)
+    right_group = (group_ids[labels] == group_ids[truth.clip(min=0)]) & known
+    either, share = weights.max(axis=0), weights / np.maximum(weights.sum(axis=0), 1e-12)
+    different = weights.prod(axis=0) * (labels[0] != labels[1])
+    table = np.zeros((len(ROWS), classes + 1, len(COLUMNS)), np.int64)
+    columns = [(weights[h], weights[h] * right[h], weights[h] * right_group[h], None) for h in range(len(HEADS))]
+    columns.append(
+        (either, either * (share * right).sum(axis=0), either * (share * right_group).sum(axis=0), different)
+    )
+    table[:, :, 0] = THOUSANDTHS * np.bincount(row, minlength=classes + 1)
+    for h, values in enumerate(columns):
+        for c, value in enumerate(values, start=1):
+            if value is not None:
+                thousandths = np.rint(THOUSANDTHS * value)
+                table[h, :, c] = np.bincount(row, weights=thousandths, minlength=classes + 1)
+    return table
+
+
+@dataclass
+class ImageCounts:
+    """How often each image of the pool was seen, retained, and given which wrong class; bounded in the run's length."""
+
+    seen: NDArray[np.int32]  # (N,)
+    retained: NDArray[np.int32]  # (2, N), with at least half the weight, by head
+    wrong_class: NDArray[np.int32]  # (N, S), -1 for an empty slot
+    wrong_count: NDArray[np.int32]  # (N, S)
+
+    @classmethod
+    def empty(cls, size: int) -> ImageCounts:
+        return cls(
+            np.zeros(size, np.int32),
+            np.zeros((len(HEADS), size), np.int32),
+            np.full((size, SLOTS), -1, np.int32),
+            np.zeros((size, SLOTS), np.int32),
+        )
+
+    def add(self, index: Ints, truth: Ints, labels: Ints, weights: Floats) -> None:
+        """Count images at ``index`` (U,), in the order in which they were seen; shapes as in `count_classes`."""
+        counted = truth != LABELLED
+        index, truth, labels, weights = index[counted], truth[counted], labels[:, counted], weights[:, counted]
+        kept = weights >= 0.5  # (2, U)
+        np.add.at(self.seen, index, 1)
+        for h in range(len(HEADS)):
+            np.add.at(self.retained[h], index, kept[h])
+        wrong = kept & (labels != truth) & (truth >= 0)
+        wrong[1] &= ~(wrong[0] & (labels[0] == labels[1]))  # the same wrong class of both heads counts once
+        by_time = wrong.T.ravel()
+        self.add_wrong(np.repeat(index, len(HEADS))[by_time], labels.T.ravel()[by_time])
+
+    def add_wrong(self, index: Ints, class_ids: Ints, amounts: Ints | None = None) -> None:
+        """Count wrong classes (n,) of images (n,), ``amounts`` (n,) times each, once by default."""
+        amounts = np.ones(len(index), np.int32) if amounts is None else amounts
+        while len(index):
+            images, first = np.unique(index, return_index=True)  # an image that occurs again has to wait
+            slots, counts, given = self.wrong_class[images], self.wrong_count[images], class_ids[first]
+            is_own = slots == given[:, None]
+            slot = np.where(is_own.any(axis=1), is_own.argmax(axis=1), counts.argmin(axis=1))
+            self.wrong_class[images, slot] = given
+            self.wrong_count[images, slot] += amounts[first].astype(np.int32)
+            rest = np.delete(np.arange(len(index)), first)
+            index, class_ids, amounts = index[rest], class_ids[rest], amounts[rest]
+
+    def merge(self, other: ImageCounts) -> None:
+        """Add the counts of another process."""
+        self.seen += other.seen
+        self.retained += other.retained
+        index, slot = np.nonzero(other.wrong_count)
+        self.add_wrong(index, other.wrong_class[index, slot], other.wrong_count[index, slot])
+
+    def top(self, number: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Return the most frequent wrong classes of each image and their counts: (N, number), -1 and 0 for none."""
+        order = np.argsort(-self.wrong_count, axis=1, kind="stable")[:, :number]
+        return np.take_along_axis(self.wrong_class, order, 1), np.take_along_axis(self.wrong_count, order, 1)
+
+
+@dataclass
+class ClassHistory:
+    """The counts per class of each log line."""
+
+    steps: list[int] = field(default_factory=list)
+    tables: list[NDArray[np.int64]] = field(default_factory=list)  # each (3, K + 1, 5)
+
+    def append(self, step: int, table: NDArray[np.int64]) -> None:
+        self.steps.append(step)
+        self.tables.append(table)
+        if len(self.steps) > MOST_LINES:
+            odd = len(self.steps) % 2  # the first line stays alone, so that the last step is kept
+            self.tables = self.tables[:odd] + [
+                one + other for one, other in zip(self.tables[odd::2], self.tables[odd + 1 :: 2], strict=True)
+            ]
+            self.steps = self.steps[:odd] + self.steps[odd + 1 :: 2]
+
+
+class PoolStatistics:
+    """What pseudo-labelling did so far, in one of possibly several processes.
+
+    With a ``pool_size`` of 0 nothing is counted per image, and no log line is kept.
+    """
+
+    def __init__(self, group_ids: Tensor, pool_size: int = 0) -> None:
+        self._group_ids = group_ids.numpy(force=True)
+        self._pending: list[tuple[Tensor | None, Tensor, Mapping[str, PseudoLabels]]] = []
+        self.current = self._zeros()
+        self.history = ClassHistory()
+        self.images = ImageCounts.empty(pool_size)
+
+    @property
+    def is_kept(self) -> bool:
+        return len(self.images.seen) > 0
+
+    @property
+    def has_counts(self) -> bool:
+        """Whether the method makes pseudo-labels at all; the same in all processes."""
+        return bool(self.history.steps or self._pending or self.current.any())
+
+    def _zeros(self) -> NDArray[np.int64]:
+        return np.zeros((len(ROWS), len(self._group_ids) + 1, len(COLUMNS)), np.int64)
+
+    def add(self, pseudo_labels: Mapping[str, PseudoLabels], truth: Tensor, index: Tensor | None) -> None:
+        """Add a step, rarely waiting for the device; ``truth`` and ``index`` are (U,)."""
+        if pseudo_labels:
+            self._pending.append((index, truth, pseudo_labels))
+        if len(self._pending) >= PENDING_STEPS:
+            self.count()
+
+    def count(self) -> None:
+        """Count the steps that were collected."""
+        pending, self._pending = self._pending, []
+        if not pending:
+            return
+        truth = _joined([truth for _, truth, _ in pending])
+        labels, weights = (
+            np.stack([_joined([_column(pseudo, head, name) for _, _, pseudo in pending]) for head in HEADS])
+            for name in ("class_ids", "weights")
+        )
+        self.current += count_classes(truth, labels, weights.astype(np.float64), self._group_ids)
+        index = [index for index, _, _ in pending if index is not None]
+        if self.is_kept and index:
+            self.images.add(_joined(index), truth, labels, weights)
+
+    def end_line(self, step: int, processes: Processes) -> NDArray[np.int64]:
+        """Return the counts (3, K + 1, 5) of all processes since the last line, and start again from zero."""
+        self.count()
+        (table,) = reduce_over_processes([torch.from_numpy(self.current)], processes)
+        self.current = self._zeros()
+        if self.is_kept and table.any():
+            self.history.append(step, table.numpy())
+        return table.numpy()
+
+    def merged_images(self, processes: Processes) -> ImageCounts:
+        """Return the counts per image of all processes."""
+        if not processes.are_several:
+            return self.images
+        return _merge(_unstack(_stack(self.images, processes)))
+
+    def state(self, processes: Processes) -> dict[str, Tensor]:
+        """Return the counts of every process, (P, ...) by name, and the log lines, which all processes share."""
+        self.count()
+        history = np.stack(self.history.tables) if self.history.tables else self._zeros()[None][:0]
+        return {
+            "current": stack_over_processes(torch.from_numpy(self.current), processes),
+            "steps": torch.tensor(self.history.steps, dtype=torch.int64),
+            "history": torch.from_numpy(history),
+            **_stack(self.images, processes),
+        }
+
+    def load(self, state: Mapping[str, Tensor], processes: Processes) -> None:
+        """Load this process's counts; if the number of processes has changed, the main one gets the sum of all."""
+        if not state:
+            return  # the checkpoint is older than these counts
+        current, images = list(state["current"].numpy()), _unstack(state)
+        if len(current) != processes.world_size:
+            current, images = [np.sum(current, axis=0)], [_merge(images)]
+        has_any = processes.rank < len(current)
+        self.current = current[processes.rank].copy() if has_any else self._zeros()
+        self.images = images[processes.rank] if has_any else ImageCounts.empty(len(self.images.seen))
+        self.history = ClassHistory(state["steps"].tolist(), list(state["history"].numpy()))
+
+
+def _joined(parts: list[Tensor]) -> NDArray[Any]:
+    joined: NDArray[Any] = torch.cat([part.detach() for part in parts]).numpy(force=True)
+    return joined
+
+
+def _column(pseudo_labels: Mapping[str, PseudoLabels], head: str, name: str) -> Tensor:
+    """Return a column (U,) of a head's pseudo-labels; a head that does not exist retains nothing."""
+    if head in pseudo_labels:
+        column: Tensor = getattr(pseudo_labels[head], name)
+        return column.float() if name == "weights" else column
+    other = next(iter(pseudo_labels.values()))
+    return torch.zeros_like(other.weights, dtype=torch.float32) if name == "weights" else other.class_ids
+
+
+def _stack(images: ImageCounts, processes: Processes) -> dict[str, Tensor]:
+    """Return the counts per image of every process: (P, ...) by name."""
+    return {name: stack_over_processes(torch.from_numpy(array), processes) for name, array in vars(images).items()}
+
+
+def _unstack(state: Mapping[str, Tensor]) -> list[ImageCounts]:
+    names = list(vars(ImageCounts.empty(0)))
+    rows = zip(*(state[name].numpy() for name in names), strict=True)
+    return [ImageCounts(*(array.copy() for array in row)) for row in rows]
+
+
+def _merge(parts: list[ImageCounts]) -> ImageCounts:
+    merged, *others = parts
+    for other in others:
+        merged.merge(other)
+    return merged

@@ -1,0 +1,162 @@
+"""The paper's tables as cells; the numbers here were typed from the paper a second time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from semco.errors import UserError
+from semco.experiment.comparison import Outcome
+from semco.experiment.paper_groups import published_groups
+from semco.experiment.reproduction import (
+    PaperCell,
+    StepEstimate,
+    cell_config,
+    collect,
+    make_runs,
+    paper_cells,
+    unpublished,
+)
+from semco.run.result import RunResult
+
+COLUMNS = (
+    "cifar10-250 cifar10-4000 cifar100-2500 cifar100-4000 cifar100-10000 "
+    "mini-imagenet-1000 mini-imagenet-4000 mini-imagenet-10000"
+)
+TABLE1 = """
+Pseudo-Label      | 49.78±0.43 16.09±0.28 - - - - - -
+Mean Teacher      | 32.32±2.30 9.19±0.19 - - - - 72.51±0.22 57.55±1.11
+UDA               | 8.82±1.08 4.88±0.18 33.13±0.22 - 24.50±0.25 - - -
+Label Propagation | - 12.69±0.29* - - - - 70.29±0.81 57.58±1.47
+PLCB              | 24.81±5.35 6.28±0.30 - 37.55±1.09* 32.15±0.50* - 56.49±0.51 46.08±0.11
+MixMatch          | 11.29±0.75 6.24±0.07 39.70±0.27 - 28.59±0.31 60.97±0.31 49.79±0.11 44.27±0.23
+FixMatch, mu 3    | 5.78±0.23 4.52±0.01 38.45±0.51 32.22±0.21 28.42±0.09 66.23±1.13 59.73±5.45 44.66±0.12
+FixMatch, mu 7    | 4.55±0.12 4.49±0.05 33.64±0.07 31.27±1.30 26.13±0.18 60.97±0.31 49.79±0.11 44.27±0.23
+SemCo, mu 3       | 5.87±0.31 4.43±0.01 33.80±0.57 29.40±0.18 25.07±0.04 55.35±0.71 46.01±0.93 41.25±0.76
+SemCo, mu 7       | 5.12±0.27 3.80±0.08 31.93±0.01 28.61±0.23 24.45±0.12 59.35±0.23 49.46±2.20 42.78±0.35
+"""
+OTHERS = {
+    "table2": (
+        "cub200-1000 cub200-2000 domainnet-real-6900 domainnet-real-10350",
+        "Supervised | - 70.11 47.9 45.2\nFixMatch | 84.35 72.15 41.34 39.04\nSemCo | 79.44 66.76 35.32 32.89",
+    ),
+    "table3": (
+        "mini-imagenet-1000 cifar100-2500",
+        "grouping and co-training | 55.35 31.93\nco-training only | 59.60 33.09\ngrouping only | 60.39 33.19\n"
+        "neither | 62.16 34.25",
+    ),
+    "table4": ("cifar100-2500 mini-imagenet-1000", "embedding targets | 31.93 55.35\none-hot targets | 33.33 60.33"),
+}
+
+
+def typed(columns: str, rows: str) -> dict[tuple[str, str], str]:
+    cells = {}
+    for line in rows.strip().splitlines():
+        row, _, numbers = line.partition("|")
+        for column, number in zip(columns.split(), numbers.split(), strict=True):
+            if number != "-":
+                cells[row.strip(), column] = number
+    return cells
+
+
+@pytest.mark.parametrize(
+    ("table", "columns", "rows"), [("table1", COLUMNS, TABLE1), *((k, *v) for k, v in OTHERS.items())]
+)
+def test_every_cell_is_as_published(table: str, columns: str, rows: str) -> None:
+    found = {(cell.row, cell.column): cell.published for cell in paper_cells([table])}
+    assert found == typed(columns, rows)
+
+
+def test_every_recipe_makes_a_configuration() -> None:
+    for cell in paper_cells(["all"]):
+        options = {"data": {"source": "cifar100"}, "labels": {"source": "bundled"}}
+        full = cell_config(cell, "full", 1, options)
+        assert full.training.seed == 1
+        assert full.data.pool == "unlabelled"
+        assert cell_config(cell, "cpu", 1, options).training.steps == 1200
+        assert (full.model.backbone == "cnn-13") == cell.published.endswith("*")
+
+
+def test_cells_have_the_settings_of_the_paper() -> None:
+    by_row = {cell.row: cell_config(cell, "full", 0, {}) for cell in paper_cells(["table3"], ["cifar100-2500"])}
+    settings = {row: (c.labels.eps, c.method.lambda_co, c.training.mu) for row, c in by_row.items()}  # type: ignore[attr-defined]
+    assert settings == {
+        "grouping and co-training": (0.2, 1.0, 7),
+        "co-training only": (0.0, 1.0, 7),
+        "grouping only": (0.2, 0.0, 7),
+        "neither": (0.0, 0.0, 7),
+    }
+    eps = [cell_config(cell, "full", 0, {}) for cell in paper_cells(["eps"])]
+    assert [c.labels.eps for c in eps[:9]] == [0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8]
+    assert {c.training.epochs for c in eps} == {100}
+
+
+def test_another_method_has_no_published_number() -> None:
+    cells = paper_cells(["table4"], ["cifar100-2500"], "semco_plus")
+    assert [(cell.recipe, cell.published) for cell in cells] == [
+        ("cifar100-2500-mu7,semco_plus", ""),
+        ("cifar100-2500-mu7,semco_plus,one-hot-targets", ""),
+    ]
+
+
+def test_published_numbers_stand_only_beside_the_published_setting(tmp_path: Path) -> None:
+    """Without its number, a cell keeps everything else, so the runs of its setting are still found."""
+    cells = [
+        PaperCell("table1", "SemCo, mu 7", "cifar100-2500", "31.93±0.01", "cifar100-2500-mu7,semco"),
+        PaperCell("eps", "labels.eps=0.1", "cifar100-2500", "", "cifar100-2500-mu7,semco", ("labels.eps=0.1",)),
+    ]
+    bare = unpublished(cells)
+    assert bare == [
+        PaperCell("table1", "SemCo, mu 7", "cifar100-2500", "", "cifar100-2500-mu7,semco"),
+        PaperCell("eps", "labels.eps=0.1", "cifar100-2500", "", "cifar100-2500-mu7,semco", ("labels.eps=0.1",)),
+    ]
+    assert cells[0].published == "31.93±0.01"
+    run = make_runs(cells[:1], "cpu", [0], tmp_path, {})[0]
+    numbers = {"method": "semco", "run": "", "head": "one_hot", "num_labels": 1, "steps": 1, "seconds": 1.0}
+    outcome = Outcome(run, RunResult(**numbers, test_error=0.4))  # type: ignore[arg-type]
+    assert [result.text for result in collect(bare, [outcome])] == ["40.00", "not run"]
+
+
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(UserError, match="unknown table or figure 'table9'"):
+        paper_cells(["table9"])
+    with pytest.raises(UserError, match="no cell is in a column called svhn; the columns are mini-imagenet-1000"):
+        paper_cells(["table3"], ["svhn"])
+
+
+def test_a_setting_of_two_tables_is_run_once_and_means_are_of_the_splits(tmp_path: Path) -> None:
+    cells = paper_cells(["table3", "table4"], ["cifar100-2500"])
+    runs = make_runs(cells, "cpu", [0, 1], tmp_path, {})
+    assert len(runs) == 2 * (4 + 1)
+    errors = iter([0.30, 0.34])
+    outcomes = []
+    for run in runs:
+        result = None
+        if run.variant == cells[0].folder:
+            numbers = {"method": "semco", "run": "", "head": "one_hot", "num_labels": 1, "steps": 1, "seconds": 1.0}
+            result = RunResult(**numbers, test_error=next(errors))  # type: ignore[arg-type]
+        outcomes.append(Outcome(run, result, "" if result else "the data are not there"))
+    texts = {r.cell.row: r.text for r in collect(cells, outcomes)}
+    assert texts["grouping and co-training"] == texts["embedding targets"] == "32.00±2.00"
+    assert texts["neither"] == "the data are not there"
+
+
+def test_the_estimate_is_proportional_to_the_steps() -> None:
+    estimate = StepEstimate()
+    estimate._seconds[("wrn-10-2", 32)] = 0.36
+    config = cell_config(paper_cells(["table3"], ["cifar100-2500"])[0], "cpu", 0, {})
+    assert estimate.hours(config) == pytest.approx(0.36 * 32 * (1 + 7 * 4 / 3) * 1200 / 3600)
+
+
+def test_a_cell_as_json() -> None:
+    cell = PaperCell("table1", "UDA", "cifar10-250", "8.82±1.08", "cifar10-250-mu3,uda")
+    assert json.loads(json.dumps(cell.to_json())).keys() >= {"table", "row", "column", "published", "recipe"}
+
+
+def test_the_groups_of_the_supplement() -> None:
+    groups = published_groups()["cifar100"]
+    assert groups["retrofitted"][0] == ["aquarium_fish", "flatfish", "trout"]
+    assert [len(group) for group in groups["retrofitted"]] == [3, 2, 2, 2, 2, 2, 2]
+    assert [len(group) for group in groups["glove"]] == [9, 13, 2, 2, 3, 2, 2]

@@ -1,0 +1,106 @@
+"""The figures of the paper: which series they show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from semco.analysis.counts import ClassCounts
+from semco.analysis.similarity import SimilarClasses
+from semco.report.analysis import comparison_table
+from semco.report.pseudo_label_figures import (
+    disagreement_chart,
+    ensemble_chart,
+    field_chart,
+    reliability_chart,
+    similar_class_charts,
+)
+from semco.report.sections import Section, file_stem, save_figures, write_sections
+
+NAMES = ("boy", "girl", "rocket", "apple")
+CLASSES = SimilarClasses(most=(0, 1), least=(3, 2))
+
+
+def counts(heads: tuple[str, ...] = ("one_hot", "semantic", "ensemble")) -> ClassCounts:
+    """Class k retains k + 1 of 10 images in each of three lines; half of them are right; disagreement falls."""
+    values = np.zeros((len(heads), 3, len(NAMES) + 1, 5))
+    retained = np.array([1, 2, 3, 4, 0])
+    values[..., 0], values[..., 1], values[..., 2] = 10, retained, retained / 2
+    values[..., 4] = np.array([3, 2, 1])[None, :, None]
+    return ClassCounts(np.array([1, 2, 3]), heads, values)
+
+
+def test_look_alikes_are_solid_and_distinct_classes_dashed() -> None:
+    accuracy, ratio = similar_class_charts("SemCo", counts(), CLASSES, NAMES)
+    assert ratio.figure is not None
+    assert accuracy.figure is not None
+    shown = [(line.label, list(line.y), line.is_dashed) for line in ratio.figure.lines]
+    assert shown == [
+        ("boy", [0.1] * 3, False),
+        ("girl", [0.2] * 3, False),
+        ("apple", [0.4] * 3, True),
+        ("rocket", [0.3] * 3, True),
+    ]
+    assert all(list(line.y) == [0.5] * 3 for line in accuracy.figure.lines)
+    assert len({line.colour for line in ratio.figure.lines}) == 4
+    assert all(name in ratio.svg for name in NAMES)  # the names stand in the figure, for readers in grey
+
+
+def test_disagreement_needs_two_heads() -> None:
+    chart = disagreement_chart("SemCo", counts(), CLASSES, NAMES)
+    assert chart is not None
+    assert chart.figure is not None
+    assert [list(line.y) for line in chart.figure.lines] == [[0.3, 0.2, 0.1]] * 4
+    assert disagreement_chart("FixMatch", counts(("one_hot",)), CLASSES, NAMES) is None
+
+
+def test_the_ensemble_is_beside_the_one_hot_head_and_the_baseline() -> None:
+    chart = ensemble_chart({"SemCo": counts(), "FixMatch": counts(("one_hot",))})
+    assert chart is not None
+    names = [line.label for line in chart.legend]
+    assert names == ["SemCo, ensemble", "SemCo, one-hot head", "FixMatch"]
+    assert ensemble_chart({}) is None
+
+
+def test_error_against_a_field_is_the_mean_with_its_runs() -> None:
+    chart = field_chart("labels.eps", {"SemCo": {0.2: [0.25, 0.5], 0.0: [0.5]}})
+    assert chart is not None
+    assert chart.figure is not None
+    line, *points = chart.figure.lines
+    assert (list(line.x), list(line.y)) == ([0.0, 0.2], [0.5, 0.375])
+    assert [(point.x[0], point.y[0]) for point in points] == [(0.0, 0.5), (0.2, 0.25), (0.2, 0.5)]
+
+
+def test_reliability_leaves_out_empty_bins() -> None:
+    heads = {"one_hot": {"reliability": [[4, 2.0, 1], [0, 0, 0], [1, 0.9, 1]], "calibration_error": 0.22}}
+    chart = reliability_chart("Reliability", heads)
+    assert chart is not None
+    diagonal, line = chart.legend
+    assert (list(line.x), list(line.y)) == ([0.5, 0.9], [0.25, 1.0])
+    assert line.label == "one-hot head: 22.0 %"
+    assert reliability_chart("Reliability", {}) is None
+    assert diagonal.is_dashed
+
+
+def test_the_table_has_first_and_last_third_of_the_disagreement() -> None:
+    columns, rows = comparison_table({"SemCo": counts()}, CLASSES)
+    assert [row[1] for row in rows] == ["one-hot", "semantic", "ensemble"]
+    assert len(columns) == len(rows[0])
+    assert rows[2][2:] == ("15.0 %", "35.0 %", "50.0 %", "50.0 %", "50.0 %", "30.0 %", "10.0 %")
+
+
+def test_pages_and_files(tmp_path: Path) -> None:
+    charts = tuple(similar_class_charts("SemCo+ <b>", counts(), CLASSES, NAMES)[:1])
+    sections = [Section("Look-alikes", charts=charts), Section("Empty"), Section("T", "", ("a",), (("<1>",),))]
+    page = write_sections(tmp_path / "page.html", "Title", "Verdict", sections).read_text()
+    assert "Empty" not in page
+    assert "&lt;1&gt;" in page
+    assert "SemCo+ <b>:" not in page.replace('aria-label="SemCo+ <b>', "")
+    files = save_figures(sections, tmp_path)
+    assert [file.name for file in files] == [
+        f"semco-plus-b-accuracy-of-the-retained.{e}" for e in ("png", "pdf", "svg")
+    ]
+    assert files[0].read_bytes().startswith(b"\x89PNG")
+    assert files[1].read_bytes().startswith(b"%PDF")
+    assert file_stem("A: b (c)") == "a-b-c"
