@@ -5,15 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 import pytest
+from PIL import Image
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.utils import estimator_checks
 
 from semco import SemCoClassifier, UserError
 from tests.conftest import CLASSES, tiny_images
 
+pytestmark = pytest.mark.usefixtures("no_page")
 # Of scikit-learn's common checks, those that feed no table of features (docs/python.md says why).
 CHECKS = [
     "check_estimator_cloneable",
@@ -57,6 +61,7 @@ def test_it_learns_from_few_labels(partly_labelled: tuple[np.ndarray, np.ndarray
     np.testing.assert_array_equal(again.predict_proba(test_images), chances)
 
 
+@pytest.mark.usefixtures("page")
 def test_labels_may_be_the_names(partly_labelled: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
     images, numbers = partly_labelled
     names = np.array([CLASSES[n] if n >= 0 else "-1" for n in numbers])
@@ -132,6 +137,73 @@ def test_images_of_several_sizes_are_refused() -> None:
         small().fit(images, [0, 1])
 
 
+def test_numbers_without_names_are_explained(partly_labelled: tuple[np.ndarray, np.ndarray]) -> None:
+    with pytest.raises(UserError, match=r"y holds numbers \(0, 1, 2, 3\).*pass class_names with 4 names.*'fixmatch'"):
+        small().fit(*partly_labelled)
+
+
+@pytest.fixture(scope="module")
+def fitted(partly_labelled: tuple[np.ndarray, np.ndarray]) -> SemCoClassifier:
+    return small(class_names=CLASSES).set_params(steps=8).fit(*partly_labelled)
+
+
+def test_the_score_leaves_out_images_without_a_label(fitted: SemCoClassifier) -> None:
+    images, labels = tiny_images(5, seed=4)
+    predicted = fitted.predict(images)
+    hidden = labels.copy()
+    hidden[::2] = -1
+    assert fitted.score(images, hidden) == np.mean(predicted[1::2] == labels[1::2])
+    assert fitted.score(images, predicted) == 1.0
+    weights = np.where(predicted == labels, 3.0, 1.0)
+    right = predicted == labels
+    assert fitted.score(images, labels, weights) == pytest.approx(weights[right].sum() / weights.sum())
+    with pytest.raises(UserError, match="no label to score against"):
+        fitted.score(images, np.full(len(images), -1))
+
+
+def test_saved_and_loaded_in_two_ways(fitted: SemCoClassifier, tmp_path: Path) -> None:
+    images, _ = tiny_images(3, seed=5)
+    fitted.save(tmp_path / "model")
+    joblib.dump(fitted, tmp_path / "model.joblib")
+    for again in (SemCoClassifier.load(tmp_path / "model"), joblib.load(tmp_path / "model.joblib")):
+        np.testing.assert_array_equal(again.predict_proba(images), fitted.predict_proba(images))
+        np.testing.assert_array_equal(again.predict(images), fitted.predict(images))
+        assert again.get_params() == fitted.get_params() | {"class_names": again.class_names}
+        assert again.n_features_in_ == 64
+        assert again.result_ == fitted.result_
+    (tmp_path / "model" / "estimator.json").write_text("{}")
+    with pytest.raises(UserError, match=r"estimator\.json is not an estimator of this version"):
+        SemCoClassifier.load(tmp_path / "model")
+
+
+def test_a_grid_search_scores_labelled_images_only(partly_labelled: tuple[np.ndarray, np.ndarray]) -> None:
+    images, labels = partly_labelled
+    search = GridSearchCV(small(class_names=CLASSES, method="supervised"), {"steps": [1, 2]}, cv=2, refit=False)
+    search.fit(images, labels)
+    parts = list(StratifiedKFold(2).split(images, labels))
+    for number, (train, test) in enumerate(parts):
+        model = small(class_names=CLASSES, method="supervised").set_params(steps=2).fit(images[train], labels[train])
+        known = test[labels[test] >= 0]
+        assert search.cv_results_[f"split{number}_test_score"][1] == np.mean(
+            model.predict(images[known]) == labels[known]
+        )
+
+
+def test_paths_instead_of_arrays(partly_labelled: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
+    images, labels = partly_labelled
+    paths = [tmp_path / f"{number}.png" for number in range(len(images))]
+    for image, path in zip(images, paths, strict=True):
+        Image.fromarray(image).convert("RGB").save(path)
+    model = small(class_names=CLASSES, method="supervised").set_params(steps=3).fit(list(map(str, paths)), labels)
+    assert model.image_shape_ == (3, 8, 8)
+    rgb = np.repeat(images[..., None], 3, axis=3)
+    np.testing.assert_array_equal(model.predict_proba(paths), model.predict_proba(rgb))
+    assert model.score(paths, np.where(np.arange(len(paths)) < 9, 0, -1)) == np.mean(model.predict(paths[:9]) == 0)
+    (tmp_path / "0.png").write_bytes(b"no image")
+    with pytest.raises(UserError, match=r"image .*0\.png cannot be read \(it is not an image in a known format\)"):
+        model.fit(paths, labels)
+
+
 def test_settings_are_sections() -> None:
     with pytest.raises(UserError, match=r"settings are sections of the configuration, .* not 'mu=3'"):
         SemCoClassifier(settings="mu=3").fit(np.zeros((4, 8, 8), np.uint8), [0, 1, 0, 1])
@@ -150,6 +222,6 @@ def test_other_images_than_trained_on(partly_labelled: tuple[np.ndarray, np.ndar
 
 def test_images_are_resized_to_the_size_of_the_backbone(partly_labelled: tuple[np.ndarray, np.ndarray]) -> None:
     images, labels = partly_labelled
-    fitted = small().set_params(steps=1, settings={"data": {"image_size": 24}}).fit(images, labels)
+    fitted = small(class_names=CLASSES).set_params(steps=1, settings={"data": {"image_size": 24}}).fit(images, labels)
     assert fitted.model_.description.image_size == (24, 24)
     assert fitted.predict_proba(images[:2]).shape == (2, len(np.unique(labels[labels >= 0])))

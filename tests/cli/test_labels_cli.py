@@ -50,8 +50,8 @@ def last_line(result: Result) -> Any:
 def test_lookup_shows_term_route_and_neighbours(store: str) -> None:
     text = run("lookup", "Dogs", "the car", "--vectors", store, "--near", "1").stdout
     rows = [line.split() for line in text.splitlines()]
-    assert ["Dogs", "dog", "lemma", "puppy", "1.00"] in rows
-    assert ["the", "car", "car", "without", "article", "sun", "0.50"] in rows
+    assert ["Dogs", "dog", "lemma", "0.9", "puppy", "1.00"] in rows
+    assert ["the", "car", "car", "without", "article", "1.0", "sun", "0.50"] in rows
 
 
 def test_lookup_as_json(store: str) -> None:
@@ -61,11 +61,11 @@ def test_lookup_as_json(store: str) -> None:
     assert next(iter(found["Dogs"]["nearest"])) == "puppy"
 
 
-def test_lookup_prints_the_matches_before_the_error(store: str) -> None:
-    result = CliRunner().invoke(app, ["lookup", "cat", "Zwetschge", "--vectors", store])
-    assert isinstance(result.exception, UserError)
-    assert "'Zwetschge' is not in the vocabulary" in str(result.exception)
-    assert "exact" in result.stdout
+def test_lookup_shows_what_a_run_would_use_doubtful_names_first(store: str) -> None:
+    result = run("lookup", "cat", "Zwetschge", "--vectors", store)
+    lines = [line.split()[0] for line in result.stdout.splitlines()]
+    assert lines == ["name", "Zwetschge", "cat"]
+    assert "own vector" in result.stdout
 
 
 def test_nearest(store: str) -> None:
@@ -79,6 +79,11 @@ def test_groups_as_json(store: str, names: str) -> None:
     result = run("groups", names, "--vectors", store, "--alias", "cat=pine", "--json")
     assert last_line(result) == {
         "eps": 0.05,
+        "rule": "dbscan",
+        "evidence": {
+            "cat, oak tree": {"lowest_cosine": "0.98", "graph": ""},
+            "Dogs, puppy": {"lowest_cosine": "1.00", "graph": ""},
+        },
         "groups": [["cat", "oak tree"], ["Dogs", "puppy"], ["the car"]],
         "terms": {
             "cat": {"term": "pine", "route": "alias"},

@@ -25,6 +25,12 @@ HELD_OUT = {"held_out_images": 70, "held_out_accuracy": 0.8, "trained_accuracy":
             None,
             "accuracy on 70 labelled images that were held out in turn: trained 85.0%, linear probe 80.0%",
         ),
+        (
+            {"held_out_images": 12, "held_out_accuracy": 0.5, "trained_accuracy": 1.0},
+            None,
+            "accuracy on 12 labelled images that were held out in turn: trained 100.0%, linear probe 50.0% "
+            "(trained: 76% to 100% at 95 % confidence, as there are only 12 images)",
+        ),
         ({}, None, None),
     ],
 )

@@ -44,7 +44,7 @@ AS_MODULE = "runpy.run_module('semco', run_name='__main__')"
 
 def run(start: str, prepare: str, module: str = "typer") -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", START + start, module, prepare, "recipes"]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
 
 
 def as_script() -> str:

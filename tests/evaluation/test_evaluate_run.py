@@ -11,6 +11,7 @@ import pytest
 import torch
 import typer
 from PIL import Image
+from sklearn.metrics import confusion_matrix
 from typer.testing import CliRunner
 
 from semco.cli.evaluate import evaluate
@@ -18,6 +19,7 @@ from semco.cli.predict import predict
 from semco.config import Config, ModelConfig
 from semco.errors import UserError
 from semco.evaluation.model_file import ModelDescription, SavedModel, empty_network, save_model
+from semco.evaluation.other_data import evaluate_on
 from semco.evaluation.probabilities import HEADS
 from semco.evaluation.run import evaluate_run
 from semco.run.folder import RunFolder
@@ -144,10 +146,39 @@ def test_predict_writes_a_table(run: Path, app: typer.Typer, tmp_path: Path) -> 
     assert result.exit_code == 0
     assert "broken.png" in result.stderr
     assert "1 image classified, 1 skipped" in result.stderr
-    assert len(out.read_text().splitlines()) == 2
+    _, broken, one = out.read_text().splitlines()
+    assert broken.split(",")[:2] == [str(tmp_path / "broken.png"), ""]
+    assert one.split(",")[1] in NAMES
+    again = CliRunner().invoke(app, ["predict", str(run), str(tmp_path), "--out", str(out)])
+    assert "exists; choose another name" in str(again.exception)
+    piped = CliRunner().invoke(app, ["predict", str(run), str(tmp_path), "--out", "-"])
+    assert piped.stdout == out.read_text()
 
 
 def test_an_unknown_head_is_refused_before_anything_is_read(app: typer.Typer, tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["evaluate", str(tmp_path), "--head", "both"])
     assert result.exit_code == 2
     assert "both" in result.stderr
+
+
+def test_any_labelled_folder(run: Path, app: typer.Typer, tmp_path: Path) -> None:
+    """Folders are matched to classes by name; the model may know more classes, and photos are made grey."""
+    values = np.load(tmp_path / "data.npz")
+    predicted = _slow_predictions("one_hot", tmp_path / "data.npz")
+    folders = ("Bag", "coat")
+    for number, image in enumerate(values["x_test"]):
+        file = tmp_path / "photos" / folders[number % 2] / f"{number}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).convert("RGB").save(file)
+    evaluation = evaluate_on(run, str(tmp_path / "photos"), "one_hot", device="cpu")
+    truth = [NAMES.index(folders[number % 2].lower()) for number in range(7)]
+    assert evaluation.confusion.tolist() == confusion_matrix(truth, predicted, labels=[0, 1, 2]).tolist()
+    options = ["--on", str(tmp_path / "photos"), "--head", "one_hot", "--json"]
+    shown = CliRunner().invoke(app, ["evaluate", str(run), *options])
+    assert json.loads(shown.stdout)["test_images"] == 7
+    assert json.loads(shown.stdout)["test_accuracy"] == evaluation.accuracy
+    test_images = evaluate_on(run, str(tmp_path / "data.npz"), device="cpu")
+    assert test_images.confusion.tolist() == evaluate_run(run, device="cpu").confusion.tolist()
+    (tmp_path / "photos" / "Bag").rename(tmp_path / "photos" / "hat")
+    with pytest.raises(UserError, match=r"unknown class of .*photos: 'hat'"):
+        evaluate_on(run, str(tmp_path / "photos"))

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import csv
+import io
+import json
 import os
+import tarfile
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
 from PIL import Image
@@ -14,8 +20,12 @@ from torch import Tensor, nn
 
 from semco.config import ModelConfig
 from semco.errors import UserError
+from semco.evaluation.engine import TorchEngine
 from semco.evaluation.model_file import ModelDescription, SavedModel, empty_network, save_model
-from semco.evaluation.predict import Prediction, Predictions, find_image_files, predict_images, write_predictions
+from semco.evaluation.photos import find_photos
+from semco.evaluation.predict import Output, predict_images, predict_into
+from semco.evaluation.predictor import Predictor
+from semco.files import readable_name
 from semco.types import Outputs
 
 NAMES = ("dark", "middle", "bright")
@@ -57,8 +67,9 @@ def run(tmp_path: Path) -> Path:
 def _brightness(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace the model by one with known predictions."""
     model = SavedModel(_description(), Brightness(), torch.eye(3))  # type: ignore[arg-type]
-    monkeypatch.setattr("semco.evaluation.predict.load_model", lambda *_: model)
-    monkeypatch.setattr("semco.evaluation.predict.find_model_folder", lambda folder: folder / "model")
+    monkeypatch.setattr("semco.evaluation.engine.load_model", lambda *_: model)
+    for place in ("engine", "predictor"):
+        monkeypatch.setattr(f"semco.evaluation.{place}.find_model_folder", lambda folder: folder / "model")
 
 
 @pytest.fixture
@@ -111,8 +122,9 @@ def test_the_reason_for_skipping_an_image_does_not_repeat_its_path(photos: Path,
 
 @pytest.mark.usefixtures("_brightness")
 def test_an_error_if_no_image_can_be_read(photos: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"none of the 1 images can be read.*notes\.txt"):
-        predict_images(tmp_path, [photos / "more" / "notes.txt"])
+    (photos / "more" / "notes.txt").rename(photos / "more" / "notes")
+    with pytest.raises(UserError, match=r"none of the 1 images can be read.*notes"):
+        predict_images(tmp_path, [photos / "more" / "notes"])
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -138,27 +150,124 @@ def test_a_missing_run_is_named(photos: Path, tmp_path: Path) -> None:
         predict_images(tmp_path / "gone", [photos])
 
 
-def test_files_in_folders_are_found_in_order_and_once(photos: Path) -> None:
-    files = find_image_files([photos / "white.png", photos])
-    assert [file.name for file in files] == ["white.png", "grey.JPG"]
+def test_photos_are_found_in_order_and_once(photos: Path, tmp_path: Path) -> None:
+    (tmp_path / "list.txt").write_text("photos/white.png\n\nphotos/more/grey.JPG\n")
+    (tmp_path / "table.csv").write_text("id,path\n1,photos/more/grey.JPG\n2,photos/gone.png\n")
+
+    def found(*arguments: object) -> list[str]:
+        return [entry.name for entry in find_photos(list(map(str, arguments)), io.StringIO("one.png\r\ntwo.png"))]
+
+    grey, white = str(photos / "more" / "grey.JPG"), str(photos / "white.png")
+    assert found(photos) == [grey, white]
+    assert found(white, photos) == [white, grey]
+    assert found(photos / "more", photos) == [grey, white]
+    assert found(tmp_path / "list.txt") == [white, grey]
+    assert found(tmp_path / "table.csv") == [grey, str(photos / "gone.png")]
+    assert found("-") == ["one.png", "two.png"]
 
 
-def test_a_missing_image_and_an_empty_folder_are_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no image or folder .*gone\.png"):
-        find_image_files([tmp_path / "gone.png"])
+def test_missing_images_and_empty_folders_are_named(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "table.csv").write_text("name,label\n1,2\n")
+    with pytest.raises(UserError, match=r"no image, folder or list .*gone\.png"):
+        list(find_photos([tmp_path / "gone.png"]))
     with pytest.raises(UserError, match="holds no image files"):
-        find_image_files([tmp_path])
+        list(find_photos([tmp_path / "empty"]))
+    with pytest.raises(UserError, match=r"table\.csv has no column path or .*its columns are name, label"):
+        list(find_photos([tmp_path / "table.csv"]))
     with pytest.raises(UserError, match="no images to predict"):
-        find_image_files([])
+        predict_into(Output(tmp_path / "out.csv"), bright(), [])
+    assert not (tmp_path / "out.csv").exists()
 
 
-def test_csv_of_predictions(tmp_path: Path) -> None:
-    odd = os.fsdecode(b"caf\xe9, 1.png")  # a name that is not valid UTF-8
-    rows = (Prediction("a.png", 'say "hi", bag', 0.75, "coat", 0.25), Prediction(odd, "coat", 1.0, "bag", 0.0))
-    file = tmp_path / "deep" / "predictions.csv"
-    write_predictions(file, Predictions(rows, ()))
+def bright() -> Predictor:
+    return Predictor(TorchEngine(SavedModel(_description(), Brightness(), torch.eye(3))))  # type: ignore[arg-type]
+
+
+def read(file: Path) -> list[dict[str, Any]]:
+    if file.suffix == ".parquet":
+        return pq.read_table(file).to_pylist()
+    if file.suffix == ".jsonl":
+        return [json.loads(line) for line in file.read_text().splitlines()]
     with file.open(encoding="utf-8", errors="surrogateescape", newline="") as stream:
-        header, *lines = csv.reader(stream)
-    assert header == ["path", "label", "confidence", "runner_up", "runner_up_confidence"]
-    assert lines == [["a.png", 'say "hi", bag', "0.75", "coat", "0.25"], [odd, "coat", "1.0", "bag", "0.0"]]
-    assert [f.name for f in file.parent.iterdir()] == ["predictions.csv"]
+        return list(csv.DictReader(stream))
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.jsonl", "out.parquet"])
+def test_tables_of_predictions(photos: Path, tmp_path: Path, name: str) -> None:
+    odd = os.fsdecode(b"caf\xe9, 1.png")  # a name that is not valid UTF-8
+    (photos / "white.png").rename(photos / odd)
+    (photos / "cut.png").write_bytes(b"\x89PNG")
+    file = tmp_path / "deep" / name
+    summary = predict_into(Output(file, top=3, least=0.97), bright(), [photos])
+    assert (summary.predicted, summary.unreadable) == (2, 1)
+    white, cut, grey = read(file)
+    assert list(white) == [
+        "path", "label", "confidence", "runner_up", "runner_up_confidence", "top_3", "top_3_confidence", "group",
+        "one_hot", "one_hot_confidence", "semantic", "semantic_confidence", "error", "sure",
+    ]  # fmt: skip
+    assert white["path"] == (readable_name(str(photos / odd)) if name == "out.parquet" else str(photos / odd))
+    assert (white["label"], white["runner_up"], white["top_3"]) == ("bright", "middle", "dark")
+    assert (white["group"], white["one_hot"], white["semantic"]) == ("bright", "bright", "dark")
+    assert (cut["label"], grey["label"]) == ("" if name == "out.csv" else None, "middle")
+    assert cut["error"]
+    weights = np.exp([-8.0, -4.0, 0.0]) / np.exp([-8.0, -4.0, 0.0]).sum()
+    assert float(white["confidence"]) == pytest.approx(weights[2], rel=1e-5)
+    assert float(white["top_3_confidence"]) == pytest.approx(weights[0], rel=1e-5)
+    # Grey is almost 0 after normalisation, so the two other classes have exp(-4) each.
+    assert [str(each["sure"]) for each in (white, grey)] == ["True", "False"]
+    assert [each.name for each in file.parent.iterdir()] == [name]
+
+
+def test_photos_in_a_tar_file(photos: Path, tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "photos.tar", "w") as archive:
+        for name in ("white.png", "more/grey.JPG", "more/notes.txt"):
+            archive.add(photos / name, name)
+    predict_into(Output(tmp_path / "tar.csv"), bright(), [tmp_path / "photos.tar"])
+    found = {Path(row["path"]).name: row["label"] for row in read(tmp_path / "tar.csv")}
+    assert found == {"white.png": "bright", "grey.JPG": "middle"}
+
+
+def test_nothing_is_overwritten_unless_forced(photos: Path, tmp_path: Path) -> None:
+    file = tmp_path / "out.csv"
+    file.write_text("mine")
+    with pytest.raises(UserError, match=r"out\.csv exists; choose another name"):
+        predict_into(Output(file), bright(), [photos])
+    assert file.read_text() == "mine"
+    predict_into(Output(file, force=True), bright(), [photos])
+    assert len(read(file)) == 2
+
+
+def test_standard_output(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    predict_into(Output(None), bright(), [photos])
+    assert [row["label"] for row in csv.DictReader(io.StringIO(capsys.readouterr().out))] == ["middle", "bright"]
+    predict_into(Output(None, "jsonl"), bright(), ["-"], standard_input=io.StringIO(f"{photos}/white.png\n"))
+    assert json.loads(capsys.readouterr().out)["label"] == "bright"
+
+
+@pytest.mark.parametrize(
+    ("output", "sentence"),
+    [
+        (Output(None, "parquet"), "Parquet cannot be written to standard output"),
+        (Output(Path("out.xlsx")), "written as csv, jsonl, parquet, not as 'xlsx'"),
+        (Output(None, top=0), "at least 1, not 0"),
+        (Output(None, least=1.5), "from 0 to 1, not 1.5"),
+        (Output(None, sort_into=Path("sorted")), "give the lowest one that counts as sure"),
+    ],
+)
+def test_outputs_that_cannot_be_written(output: Output, sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        output.check()
+
+
+def test_photos_are_sorted_by_confidence(photos: Path, tmp_path: Path) -> None:
+    (photos / "other").mkdir()
+    (photos / "other" / "white.png").write_bytes((photos / "white.png").read_bytes())
+    (photos / "cut.png").write_bytes(b"\x89PNG")
+    output = Output(tmp_path / "out.csv", least=0.97, sort_into=tmp_path / "sorted")
+    predict_into(output, bright(), [photos])
+    copies = sorted(str(path.relative_to(tmp_path / "sorted")) for path in (tmp_path / "sorted").rglob("*.*"))
+    assert copies == ["sure/bright/white-2.png", "sure/bright/white.png", "unsure/middle/grey.JPG"]
+    assert (tmp_path / "sorted/sure/bright/white.png").read_bytes() == (photos / "white.png").read_bytes()
+    with pytest.raises(UserError, match="sorted exists"):
+        predict_into(replace(output, file=tmp_path / "new.csv"), bright(), [photos])

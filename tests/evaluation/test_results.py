@@ -107,7 +107,8 @@ def test_table_of_pseudo_labels(tmp_path: Path) -> None:
         target=torch.eye(2),
     )
     file = tmp_path / "pseudo_labels.parquet"
-    write_pseudo_labels(file, np.array([4, 9]), np.array([2, -1]), {"one_hot": one_hot, "semantic": semantic})
+    both = {"one_hot": one_hot, "semantic": semantic}
+    write_pseudo_labels(file, np.array([4, 9]), np.array([2, -1]), both, class_names=("cat", "dog", "ship"))
     table = pq.read_table(file).to_pydict()
     assert table["index"] == [4, 9]
     assert table["path"] == [None, None]
@@ -116,5 +117,26 @@ def test_table_of_pseudo_labels(tmp_path: Path) -> None:
     assert table["retained_one_hot"] == [True, False]
     assert table["confidence_semantic"] == [0.5, 0.75]
     assert table["group_semantic"] == [1, 0]
+    assert (table["name_one_hot"], table["name_semantic"]) == (["ship", "cat"], ["dog", "dog"])
     write_pseudo_labels(file, np.array([4]), np.array([2]), {}, paths=["a/b.png"])
-    assert pq.read_table(file).to_pydict() == {"index": [4], "path": ["a/b.png"], "truth": [2]}
+    assert pq.read_table(file).to_pydict() == {
+        "index": [4],
+        "path": ["a/b.png"],
+        "truth": [2],
+    }
+
+
+def test_labelled_images_are_not_in_the_table(tmp_path: Path) -> None:
+    """Of three images, the second is labelled (-2): its class says nothing about the others."""
+    pseudo = PseudoLabels(torch.tensor([2, 0, 1]), torch.tensor([1.0, 1.0, 0.0]), torch.tensor([0.5, 0.75, 0.25]))
+    file, paths, names = tmp_path / "pseudo_labels.parquet", ["a.png", "b.png", "c.png"], ("cat", "dog", "ship")
+    write_pseudo_labels(file, np.array([4, 7, 9]), np.array([2, -2, -1]), {"one_hot": pseudo}, paths, names)
+    assert pq.read_table(file).to_pydict() == {
+        "index": [4, 9],
+        "path": ["a.png", "c.png"],
+        "truth": [2, -1],
+        "label_one_hot": [2, 1],
+        "confidence_one_hot": [0.5, 0.25],
+        "retained_one_hot": [True, False],
+        "name_one_hot": ["ship", "dog"],
+    }

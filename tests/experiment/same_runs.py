@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import torch
 from safetensors.torch import load_file
 
@@ -27,3 +28,7 @@ def assert_same_run(one: Path, two: Path) -> None:
     assert all(torch.equal(first[name], second[name]) for name in first)
     results = [RunFolder(run).result().model_dump(exclude={"seconds", "run"}) for run in (one, two)]
     assert results[0] == results[1]
+    for table in ("classes.parquet", "images.parquet"):
+        files = [run / table for run in (one, two)]
+        assert files[0].exists() == files[1].exists()
+        assert not files[0].exists() or pq.read_table(files[0]).equals(pq.read_table(files[1])), table

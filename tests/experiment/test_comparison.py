@@ -16,11 +16,14 @@ from semco.experiment.comparison import (
     PSEUDO_LABELS,
     Cell,
     Outcome,
+    ablation_variants,
     check_data,
+    differing_fields,
     make_cells,
     parse_seeds,
     pseudo_label_rows,
     run_cells,
+    sweep_variants,
     write_csv,
 )
 from semco.run.folder import RunFolder
@@ -74,7 +77,6 @@ def test_cells_differ_only_in_method_and_seed(tiny_values: dict[str, Any], tmp_p
             ["method.name=fixmatch"],
             "method.name=fixmatch would be the method of all runs; give the variants",
         ),
-        (["supervised", "demo"], [], r"supervised and demo differ in more than the method \(.*training.steps None and"),
     ],
 )
 def test_cells_that_differ_in_more_are_refused(
@@ -82,6 +84,40 @@ def test_cells_that_differ_in_more_are_refused(
 ) -> None:
     with pytest.raises(UserError, match=sentence):
         make_cells(variants, [0, 1], tmp_path, {}, settings)
+
+
+def test_variants_may_differ_in_anything_and_it_is_shown(tmp_path: Path) -> None:
+    cells = make_cells(["fixmatch", "semco+training.mu=7+labels.eps=0.1", "demo+fixmatch"], [0, 1], tmp_path, {})
+    assert cells[2].config.training.mu == 7
+    assert cells[2].config.labels.eps == 0.1
+    differing = differing_fields(cells)
+    assert differing["training.mu"] == ["3", "7"]
+    assert differing["training.steps"] == ["None", "400"]
+    assert not any(name.startswith(("labels.", "method.")) or name == "training.seed" for name in differing)
+
+
+def test_a_sweep_is_every_combination() -> None:
+    assert sweep_variants("semco", ["labels.eps=0,0.1", "method.lambda_co=0.5, 1"]) == [
+        "semco+labels.eps=0+method.lambda_co=0.5",
+        "semco+labels.eps=0+method.lambda_co=1",
+        "semco+labels.eps=0.1+method.lambda_co=0.5",
+        "semco+labels.eps=0.1+method.lambda_co=1",
+    ]
+    for text in ("labels.eps", "labels.eps=", "labels.eps=1,,2"):
+        with pytest.raises(UserError, match=r"a field to sweep over is dotted.key=value,value, not "):
+            sweep_variants("semco", [text])
+
+
+def test_an_ablation_switches_off_each_part(tmp_path: Path) -> None:
+    cells = make_cells(ablation_variants("semco"), [0], tmp_path, {})
+    parts = [(c.config.labels.eps, c.config.method.lambda_co, c.config.labels.targets) for c in cells]  # type: ignore[attr-defined]
+    assert parts == [
+        ("auto", 1.0, "embedding"),
+        (0.0, 1.0, "embedding"),
+        ("auto", 0.0, "embedding"),
+        (0.0, 0.0, "embedding"),
+        ("auto", 1.0, "one_hot"),
+    ]
 
 
 def test_an_unknown_variant_is_named(tmp_path: Path) -> None:

@@ -129,6 +129,20 @@ def test_a_planned_run_saves_what_was_chosen(
     assert with_plan_of(make_config(), saved) == saved
 
 
+def test_a_method_without_steps_is_not_timed(
+    make_config: Make, weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("semco.experiment.runs.make_plan", lambda *_: pytest.fail("timed"))
+    said: list[str] = []
+    observer = NullObserver()
+    monkeypatch.setattr(observer, "on_message", said.append)
+    config = make_config(method={"name": "linear_probe"}, model={"weights": str(weights)})
+    train(config, tmp_path / "run", observer, minutes=1)
+    assert [line for line in said if line.startswith("plan")] == [
+        "plan: linear_probe on the features of wrn-10-1; no training steps"
+    ]
+
+
 def test_comparisons_from_loaded_weights_have_a_length(make_config: Make, weights: Path) -> None:
     assert with_length(make_config(model={"weights": str(weights)})).training.steps == MOST_STEPS
     assert with_length(make_config(model={"weights": str(weights)}, training={"steps": 5})).training.steps == 5

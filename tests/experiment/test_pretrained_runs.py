@@ -28,6 +28,7 @@ from semco.training.loop import Trainer
 from semco.training.observer import NullObserver
 from tests.experiment.same_runs import assert_same_run, weights_of
 
+pytestmark = pytest.mark.usefixtures("no_page")
 MODES = ["all", "top", "heads"]
 NO_VALIDATION = {"validation": "none"}
 # The tensors of wrn-10-1 below its last stage.
@@ -113,17 +114,26 @@ def make_config(tiny_values: dict[str, Any], weights: Path) -> Make:
     return make
 
 
-@pytest.mark.parametrize("crash", [1, 5])
+def damage(cache: Path) -> None:
+    """Overwrite the feature files, which are then computed again."""
+    for file in cache.glob(f"*/{DATA}"):
+        file.write_bytes(bytes(file.stat().st_size))
+
+
 @pytest.mark.parametrize("tune", MODES)
 def test_a_crashed_run_resumes_as_if_nothing_had_happened(
-    make_config: Make, tmp_path: Path, cache: Path, tune: str, crash: int
+    make_config: Make, tmp_path: Path, cache: Path, tune: str
 ) -> None:
+    """It crashes before its first checkpoint, and again after its second."""
     config = make_config(tune)
     train(config, tmp_path / "whole")
     with pytest.raises(RuntimeError, match="crash"):
-        train(config, tmp_path / "broken", Recorder(last_step=crash))
-    for file in cache.glob(f"*/{DATA}"):  # damaged in the meantime: it is computed again
-        file.write_bytes(bytes(file.stat().st_size))
+        train(config, tmp_path / "broken", Recorder(last_step=1))
+    damage(cache)
+    with pytest.raises(RuntimeError, match="crash"):
+        resume(tmp_path / "broken", Recorder(last_step=5))
+    assert len(list((tmp_path / "broken").glob("checkpoints/step-*"))) == 2
+    damage(cache)
     resume(tmp_path / "broken")
     assert_same_run(tmp_path / "whole", tmp_path / "broken")
 
@@ -242,6 +252,7 @@ def features_of(run: Path, config: Config, part: str) -> tuple[torch.Tensor, np.
     return torch.cat(features), labels.numpy()
 
 
+@pytest.mark.usefixtures("page")
 def test_a_linear_probe_is_logistic_regression(make_config: Make, tmp_path: Path, weights: Path) -> None:
     config = make_config("heads", "linear_probe")
     result = train(config, tmp_path / "run")
@@ -270,6 +281,7 @@ def test_a_linear_probe_needs_no_loaded_weights(tiny_values: dict[str, Any], tmp
     assert (result.steps, result.probe.test_accuracy) == (0, result.test_accuracy)
 
 
+@pytest.mark.usefixtures("page")
 def test_the_result_holds_the_probe(make_config: Make, tmp_path: Path) -> None:
     """The same probe whatever is trained."""
     results = [train(make_config(tune), tmp_path / tune) for tune in MODES]
@@ -324,7 +336,7 @@ def test_the_trained_network_is_kept_if_it_is_as_good(
     make_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Trainer, "run", stay)
-    result = train(make_config(), tmp_path / "run")
+    result = train(make_config(evaluation={"head": "one_hot"}), tmp_path / "run")
     assert result.probe is not None
     assert result.validation_accuracy == result.probe.validation_accuracy
     assert not result.probe.is_kept
@@ -358,13 +370,16 @@ def test_a_run_of_all_layers_is_not_repeated_for_the_probe(
     assert any("not compared with the linear probe" in message for message in observer.messages)
 
 
-@pytest.mark.parametrize("crash", [8, 17])
-def test_a_run_stopped_in_its_cross_validation_is_resumed(make_config: Make, tmp_path: Path, crash: int) -> None:
-    """After the six steps of the run and two of its first fold, or five of its second."""
+def test_a_run_stopped_in_its_cross_validation_is_resumed(make_config: Make, tmp_path: Path) -> None:
+    """After the six steps of the run and two of its first fold, and after four more of that and five of its second."""
     config = make_config("heads", data=NO_VALIDATION)
     train(config, tmp_path / "whole")
     with pytest.raises(RuntimeError, match="crash"):
-        train(config, tmp_path / "broken", Recorder(last_step=crash))
+        train(config, tmp_path / "broken", Recorder(last_step=8))
+    assert [path.name for path in (tmp_path / "broken" / "folds").iterdir()] == ["1"]
+    with pytest.raises(RuntimeError, match="crash"):
+        resume(tmp_path / "broken", Recorder(last_step=9))
+    assert sorted(path.name for path in (tmp_path / "broken" / "folds").iterdir()) == ["1", "2"]
     resume(tmp_path / "broken")
     assert_same_run(tmp_path / "whole", tmp_path / "broken")
 
@@ -407,3 +422,26 @@ def test_heads_of_a_network_from_scratch_start_from_the_probe_if_asked(
 ) -> None:
     own = {"model": {"heads_init": "probe"}, "training": {"steps": 1}}
     assert train(configure(options=merge(tiny_values, own)), tmp_path / "run").probe is not None
+
+
+@pytest.mark.usefixtures("probe_never_kept")
+def test_decay_to_the_start_keeps_the_heads_near_the_probe(
+    make_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for decay in (0.0, 5.0):
+        train(make_config("heads", "semco", optim={"start_decay": decay}), tmp_path / str(decay))
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, "run", stay)
+        train(make_config("heads", "semco"), tmp_path / "start")
+    start, free, held = (weights_of(tmp_path / name) for name in ("start", "0.0", "5.0"))
+    for name in ("heads.one_hot.weight", "heads.semantic.weight"):
+        assert 0 < (held[name] - start[name]).norm() < 0.9 * (free[name] - start[name]).norm()
+
+
+@pytest.mark.parametrize(("method", "head"), [("semco_plus", "average"), ("semco", "one_hot"), ("devise", "semantic")])
+@pytest.mark.usefixtures("probe_never_kept")
+def test_the_head_that_predicts_follows_from_the_method(
+    make_config: Make, tmp_path: Path, method: str, head: str
+) -> None:
+    result = train(make_config("heads", method, training={"steps": 1}), tmp_path / "run")
+    assert result.head == load_model(tmp_path / "run" / "model").description.head == head

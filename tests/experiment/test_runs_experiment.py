@@ -33,12 +33,16 @@ from semco.training.loop import Trainer
 from semco.training.observer import MetricsLine, NullObserver
 from semco.training.signals import Interrupted
 from tests.experiment.same_runs import assert_same_run, lines_of, weights_of
+from tests.experiment.trained_once import finished, interrupted, interrupted_early
+
+pytestmark = pytest.mark.usefixtures("no_page")
 
 
 def config_of(values: dict[str, Any], **over: Any) -> Config:
     return configure(options=merge(values, over))
 
 
+@pytest.mark.usefixtures("page")
 @pytest.mark.parametrize("method", ["supervised", "fixmatch", "semco"])
 def test_a_run_leaves_everything_it_promises(tiny_values: dict[str, Any], tmp_path: Path, method: str) -> None:
     run = tmp_path / "run"
@@ -51,7 +55,7 @@ def test_a_run_leaves_everything_it_promises(tiny_values: dict[str, Any], tmp_pa
     assert json.loads((run / "labels.json").read_text())["groups"] == [0, 0, 1, 1]
     assert [line["step"] for line in lines_of(run)] == list(range(1, 13))
     table = pq.read_table(run / "pseudo_labels.parquet")
-    assert table.num_rows == 160 - len(json.loads((run / "split.json").read_text())["validation"])
+    assert table.num_rows == 160 - 16 - len(json.loads((run / "split.json").read_text())["validation"])
     assert "dog" in (run / "report.html").read_text(encoding="utf-8")
 
 
@@ -79,26 +83,50 @@ class StopAt(NullObserver):
             raise RuntimeError("crash")
 
 
+@pytest.mark.usefixtures("page")
 @pytest.mark.parametrize("method", [name for name in sorted(Method.registry) if Method.registry[name].takes_steps])
-@pytest.mark.parametrize("crash", [2, 7])
 def test_a_crashed_run_resumes_as_if_nothing_had_happened(
-    tiny_values: dict[str, Any], tmp_path: Path, method: str, crash: int
+    tiny_values: dict[str, Any], tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = config_of(tiny_values, method={"name": method}, training={"images_per_epoch": 24, "log_every": 3})
+    """It crashes before its first checkpoint, and again after it."""
+    short = {"steps": 8, "checkpoint_every": 3, "images_per_epoch": 24, "log_every": 2}
+    config = config_of(tiny_values, method={"name": method}, training=short)
     train(config, tmp_path / "whole")
+    monkeypatch.setattr("semco.experiment.session.write_report", lambda *_: None)  # it would be the same page
     with pytest.raises(RuntimeError, match="crash"):
-        train(config, tmp_path / "broken", StopAt(crash))
+        train(config, tmp_path / "broken", StopAt(2))
+    with pytest.raises(RuntimeError, match="crash"):
+        resume(tmp_path / "broken", StopAt(5))
+    assert [path.name[-14:-12] for path in (tmp_path / "broken").glob("checkpoints/*")] == ["03"]
     resume(tmp_path / "broken")
     assert_same_run(tmp_path / "whole", tmp_path / "broken")
 
 
 def test_a_finished_run_only_gives_its_result(tiny_values: dict[str, Any], tmp_path: Path) -> None:
-    result = train(config_of(tiny_values), tmp_path / "run")
+    result = finished(tiny_values, tmp_path / "run")
     assert resume(tmp_path / "run") == result
 
 
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_the_first_compilation_is_announced(
+    tiny_values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_compiled: bool
+) -> None:
+    messages: list[str] = []
+
+    class Messages(NullObserver):
+        def on_message(self, text: str) -> None:
+            messages.append(text)
+
+    monkeypatch.setattr("semco.data.views.native.is_compiled", lambda: is_compiled)
+    interrupted(tiny_values, tmp_path / "run")
+    resume(tmp_path / "run", Messages())
+    train(config_of(tiny_values, training={"steps": 1}), tmp_path / "new", Messages())
+    train(config_of(tiny_values, method={"name": "linear_probe"}), tmp_path / "probe", Messages())  # makes no views
+    assert sum("once per installation" in text for text in messages) == (0 if is_compiled else 2)
+
+
 def test_an_existing_run_is_not_overwritten(tiny_values: dict[str, Any], tmp_path: Path) -> None:
-    train(config_of(tiny_values), tmp_path / "run")
+    finished(tiny_values, tmp_path / "run")
     before = (tmp_path / "run" / "result.json").read_bytes()
     with pytest.raises(UserError, match="semco resume"):
         train(config_of(tiny_values), tmp_path / "run")
@@ -176,8 +204,8 @@ def test_two_processes_do_not_train_in_one_folder(tiny_values: dict[str, Any], t
 
 
 def test_a_missing_page_is_made_again(tiny_values: dict[str, Any], tmp_path: Path) -> None:
-    result = train(config_of(tiny_values), tmp_path / "run")
-    (tmp_path / "run" / "report.html").unlink()
+    result = finished(tiny_values, tmp_path / "run")
+    (tmp_path / "run" / "report.html").unlink(missing_ok=True)
     assert resume(tmp_path / "run") == result
     assert "SemCo+ on tiny.npz" in (tmp_path / "run" / "report.html").read_text()
 
@@ -241,7 +269,7 @@ def test_damaged_compiled_code_does_not_change_a_run(
             raise TorchDynamoException("ImportError: x.so: invalid ELF header")
         original(trainer, *arguments)
 
-    train(config_of(tiny_values), tmp_path / "whole")
+    finished(tiny_values, tmp_path / "whole")
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / "x.so").write_bytes(b"not a library")
@@ -289,7 +317,7 @@ def test_a_signal_saves_the_run(tiny_values: dict[str, Any], tmp_path: Path) -> 
             if step == 5:
                 os.kill(os.getpid(), signal.SIGTERM)
 
-    train(config_of(tiny_values), tmp_path / "whole")
+    finished(tiny_values, tmp_path / "whole")
     with pytest.raises(Interrupted) as stopped:
         train(config_of(tiny_values), tmp_path / "run", Signalled())
     assert stopped.value.exit_code == 143
@@ -352,7 +380,7 @@ def test_names_without_vectors_stop_semco_but_not_fixmatch(tiny_values: dict[str
 def test_target_views_can_run_jointly(tiny_values: dict[str, Any], tmp_path: Path) -> None:
     joint = config_of(tiny_values, training={"target_views": "joint"})
     train(joint, tmp_path / "joint")
-    train(config_of(tiny_values), tmp_path / "apart")
+    finished(tiny_values, tmp_path / "apart")
     assert lines_of(tmp_path / "joint") != lines_of(tmp_path / "apart")
 
 
@@ -426,18 +454,6 @@ def test_labels_propagate_in_a_short_run(tiny_values: dict[str, Any], tmp_path: 
     assert min(certainty[3:]) > 0
 
 
-def interrupted(values: dict[str, Any], run: Path) -> None:
-    """A run that stopped after its second checkpoint."""
-
-    class Stop(NullObserver):
-        def on_step(self, step: int) -> None:
-            if step == 9:
-                raise Interrupted(2, step, run)
-
-    with pytest.raises(Interrupted):
-        train(config_of(values), run, Stop())
-
-
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
@@ -459,7 +475,7 @@ def test_a_run_resumes_only_with_its_configuration(
 
 
 def test_a_checkpoint_with_other_bytes_is_not_used(tiny_values: dict[str, Any], tmp_path: Path) -> None:
-    train(config_of(tiny_values), tmp_path / "whole")
+    finished(tiny_values, tmp_path / "whole")
     interrupted(tiny_values, tmp_path / "run")
     newest = max((tmp_path / "run" / "checkpoints").iterdir())
     content = bytearray(newest.read_bytes())
@@ -470,7 +486,7 @@ def test_a_checkpoint_with_other_bytes_is_not_used(tiny_values: dict[str, Any], 
 
 
 def test_a_model_that_is_gone_is_made_again(tiny_values: dict[str, Any], tmp_path: Path) -> None:
-    train(config_of(tiny_values), tmp_path / "run")
+    finished(tiny_values, tmp_path / "run")
     before = weights_of(tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "model")
     resume(tmp_path / "run")
@@ -480,23 +496,24 @@ def test_a_model_that_is_gone_is_made_again(tiny_values: dict[str, Any], tmp_pat
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00"])
 def test_a_damaged_configuration_is_named(tiny_values: dict[str, Any], tmp_path: Path, content: bytes) -> None:
-    train(config_of(tiny_values), tmp_path / "run")
+    finished(tiny_values, tmp_path / "run")
     (tmp_path / "run" / "config.yaml").write_bytes(content)
     with pytest.raises(UserError, match=r"config\.yaml is (empty|not a text file)"):
         resume(tmp_path / "run")
 
 
-@pytest.mark.parametrize(("pool", "rows"), [("all", 144), ("unlabelled", 128)])
-def test_a_resumed_run_has_the_same_pool(tiny_values: dict[str, Any], tmp_path: Path, pool: str, rows: int) -> None:
+@pytest.mark.parametrize(("pool", "size"), [("all", 144), ("unlabelled", 128)])
+def test_a_resumed_run_has_the_same_pool(tiny_values: dict[str, Any], tmp_path: Path, pool: str, size: int) -> None:
     """Of 160 training images, 16 are labelled and 16 held out for validation: 128 have no label."""
     values = merge(tiny_values, {"data": {"pool": pool}})
     train(config_of(values), tmp_path / "whole")
     interrupted(values, tmp_path / "run")
     resume(tmp_path / "run")
     assert_same_run(tmp_path / "whole", tmp_path / "run")
-    assert pq.read_table(tmp_path / "run" / "pseudo_labels.parquet").num_rows == rows
-    counts = prepare(config_of(values), RunFolder(tmp_path / "run"), NullObserver()).counts()
-    assert "16 labelled images, 128 unlabelled, 16 for validation" in counts
+    assert pq.read_table(tmp_path / "run" / "pseudo_labels.parquet").num_rows == 128
+    problem = prepare(config_of(values), RunFolder(tmp_path / "run"), NullObserver())
+    assert len(problem.split.unlabelled) == size
+    assert "16 labelled images, 128 unlabelled, 16 for validation" in problem.counts()
 
 
 def edit(file: Path, **changes: Any) -> None:
@@ -520,18 +537,6 @@ def test_an_edited_split_is_noticed(tiny_values: dict[str, Any], tmp_path: Path)
         resume(run)
     (run / "split.json").write_text(saved)
     assert resume(run).steps == 12
-
-
-def interrupted_early(values: dict[str, Any], run: Path) -> None:
-    """Start a run that stops before its first checkpoint."""
-
-    class Stop(NullObserver):
-        def on_step(self, step: int) -> None:
-            raise Interrupted(2, step, run)
-
-    with pytest.raises(Interrupted):
-        train(config_of(values), run, Stop())
-    assert not list(run.glob("checkpoints/*"))
 
 
 def test_a_truncated_configuration_is_noticed_before_the_first_checkpoint(
@@ -598,7 +603,7 @@ def test_other_test_images_are_noticed_before_the_first_checkpoint(
 @pytest.mark.parametrize("name", ["result.json", "labels.json", "split.json", "evaluation.json"])
 def test_edited_files_of_a_finished_run_are_noticed(tiny_values: dict[str, Any], tmp_path: Path, name: str) -> None:
     run = tmp_path / "run"
-    train(config_of(tiny_values), run)
+    finished(tiny_values, run)
     saved = json.loads((run / name).read_text())
     key = next(key for key in saved if key != "digest")
     without_digest = {k: v for k, v in saved.items() if k != "digest"}
@@ -641,7 +646,7 @@ def test_foreign_content_is_one_sentence(tiny_values: dict[str, Any], tmp_path: 
 
 
 def test_an_older_checkpoint_is_used_where_the_newest_is_no_file(tiny_values: dict[str, Any], tmp_path: Path) -> None:
-    train(config_of(tiny_values), tmp_path / "whole")
+    finished(tiny_values, tmp_path / "whole")
     for kind in ("link", "folder", "short", "fifo"):
         run = tmp_path / kind
         interrupted(tiny_values, run)
@@ -666,7 +671,7 @@ def test_an_older_checkpoint_is_used_where_the_newest_is_no_file(tiny_values: di
 
 
 def test_foreign_lines_among_the_metrics_are_left_out(tiny_values: dict[str, Any], tmp_path: Path) -> None:
-    train(config_of(tiny_values), tmp_path / "whole")
+    finished(tiny_values, tmp_path / "whole")
     run = tmp_path / "run"
     interrupted(tiny_values, run)
     with (run / "metrics.jsonl").open("ab") as stream:
@@ -678,7 +683,7 @@ def test_foreign_lines_among_the_metrics_are_left_out(tiny_values: dict[str, Any
 def test_a_checkpoint_that_a_kill_left_is_removed_by_resume(tiny_values: dict[str, Any], tmp_path: Path) -> None:
     """The process was killed after the last save, before it removed the oldest checkpoint."""
     run = tmp_path / "run"
-    train(config_of(tiny_values), run)
+    finished(tiny_values, run)
     newest = max((run / "checkpoints").iterdir())
     old = newest.with_name("step-000000004.safetensors")
     shutil.copy(newest, old)
@@ -721,6 +726,7 @@ def test_leftovers_of_a_kill_are_removed_and_nothing_else(tiny_values: dict[str,
     assert [file.exists() for file in others] == [True] * 6
 
 
+@pytest.mark.usefixtures("page")
 def test_a_failure_after_the_result_costs_nothing(
     tiny_values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -742,6 +748,7 @@ def test_a_failure_after_the_result_costs_nothing(
     assert (run / "report.html").exists()
 
 
+@pytest.mark.usefixtures("page")
 def test_names_that_are_not_utf8_survive(tiny_values: dict[str, Any], tmp_path: Path) -> None:
     """A photo and a class folder with a name in Latin-1: the run ends, and the table holds the bytes."""
     for number in range(12):

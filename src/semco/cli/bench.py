@@ -167,6 +167,21 @@ def labels(
     _print(result, [_labels_table(result)], as_json)
 
 
+@app.command()
+def data(
+    images: Annotated[int, typer.Option(min=100, help="JPEG files of 500 x 375 pixels to decode.")] = 10_000,
+    entries: Annotated[int, typer.Option(min=1000, help="Unlabelled entries in a list.")] = 1_000_000,
+    files: Annotated[int, typer.Option(min=10, help="Small files to scan.")] = 100_000,
+    repeats: Annotated[int, typer.Option(min=1, help="Turns of the plain loop and our decoder.")] = 3,
+    as_json: AsJson = False,
+) -> None:
+    """Measure decoding, compared with a Pillow loop in 2 processes, batches from the cache, and large listings."""
+    from semco.bench.data import bench_data
+
+    result = bench_data(images, entries, files, repeats)
+    _print(result, [_labels_table({"data": result})], as_json)
+
+
 def _labels_table(result: Mapping[str, Mapping[str, Any]]) -> Table:
     table = Table("quantity", "value", box=None)
     for part, values in result.items():

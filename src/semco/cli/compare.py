@@ -23,7 +23,10 @@ def compare(
     options: RunOptions,
     *,
     methods: Annotated[
-        str, typer.Option(help="Methods, or recipes joined by +: a,b+c. The others are compared with the first.")
+        str,
+        typer.Option(
+            help="Methods, or recipes and settings joined by +: a,b+c,a+training.mu=7. The first is the base."
+        ),
     ],
     seeds: Annotated[str, typer.Option(help="One run per method and seed.")] = "0,1,2",
     out: Annotated[Path, typer.Option(help="Folder of the runs; started again, finished runs are skipped.")],
@@ -31,15 +34,22 @@ def compare(
     jobs: Annotated[int, typer.Option(min=1, help="Runs side by side.")] = 1,
 ) -> None:
     """Compare methods on the same splits, initial weights and views; ends in a table, a CSV and a page of curves."""
+    compare_variants(options, methods.split(","), seeds, out, from_scratch, jobs)
+
+
+def compare_variants(
+    options: RunOptions, variants: Sequence[str], seeds: str, out: Path, from_scratch: bool, jobs: int
+) -> list[Path]:
+    """Run every variant with every seed, show the results and return the run folders."""
     from semco.experiment.comparison import check_data, make_cells, names_recipe, parse_seeds
     from semco.files import remove_leftovers
 
-    variants = methods.split(",")
     has_recipe = any(names_recipe(variant) for variant in variants)
     options.require_data(has_recipe)
     recipe = None if has_recipe or from_scratch or options.backbone else default_recipe(options.data)
     values = options.values(pretrained="none" if from_scratch else None)
     cells = make_cells(variants, parse_seeds(seeds), out, values, options.settings, recipe)
+    show_differences(cells)
     remove_leftovers(out)
     with Console(stderr=True).status("reading the data"):
         check_data(cells)
@@ -50,6 +60,16 @@ def compare(
         message = f"{failed} of {len(outcomes)} runs failed; the same command tries them again."
         Console(stderr=True).print(message, style="red")
         raise typer.Exit(1)
+    return [cell.run.path for cell in cells]
+
+
+def show_differences(cells: Sequence[Cell]) -> None:
+    """Say in which fields, besides method and label vectors, the runs differ."""
+    from semco.experiment.comparison import differing_fields
+
+    for name, values in differing_fields(cells).items():
+        note = f"the runs also differ in {name}: {', '.join(values)}"
+        Console(stderr=True).print(note, style="dim", markup=False, highlight=False, soft_wrap=True)
 
 
 def run_all(cells: Sequence[Cell], jobs: int) -> list[Outcome]:

@@ -21,7 +21,7 @@ def config(
     from semco.config import flat_fields, resolve
     from semco.config.layers import layers_of, origins
 
-    layers = layers_of(recipe, file, settings=setting or (), require_data=False)
+    layers = layers_of(recipe, file, settings=setting or ())
     values = resolve(layers).model_dump(mode="json")
     if as_json:
         typer.echo(json.dumps(values))

@@ -67,6 +67,9 @@ class Display:
         self._live.stop()
 
     def on_loading(self, what: str, done: int, total: int) -> None:
+        if done == 0:  # the announcement of long work
+            self.on_message(what)
+            return
         self._progress.update(self._task, description=what, total=total, completed=done)
         if self._console.is_terminal or done >= total:
             return

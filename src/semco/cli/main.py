@@ -12,20 +12,30 @@ import typer
 from rich.console import Console
 
 from semco.cli import (
+    analyse,
     backbones,
     bench,
     compare,
     config,
+    continue_run,
+    data,
+    datasets,
     demo,
     evaluate,
+    export,
     labels,
     methods,
     predict,
     recipes,
     report,
+    reproduce,
     resume,
+    serve,
     settings,
+    suggest,
+    sweep,
     train,
+    watch,
 )
 from semco.cli.running import exit_code
 
@@ -39,15 +49,26 @@ app = typer.Typer(
 app.command()(demo.demo)
 app.command()(train.train)
 app.command()(resume.resume)
+app.command()(watch.watch)
 app.command()(compare.compare)
+app.command()(sweep.sweep)
+app.command()(sweep.ablate)
+app.command()(reproduce.reproduce)
 app.command()(evaluate.evaluate)
 app.command()(predict.predict)
+app.command()(suggest.suggest)
+app.command("continue")(continue_run.continue_run)
+app.command()(export.export)
+app.command()(serve.serve)
 app.command()(report.report)
+app.command()(analyse.analyse)
 app.command()(methods.methods)
 app.command()(backbones.backbones)
 app.command()(recipes.recipes)
 app.command()(settings.settings)
 app.command()(config.config)
+app.add_typer(data.app, name="data")
+app.add_typer(datasets.app, name="datasets")
 app.add_typer(labels.app, name="labels")
 app.add_typer(bench.app, name="bench")
 

@@ -20,13 +20,19 @@ class RunOptions:
     data: Annotated[
         str | None,
         typer.Argument(
-            help="fashion-mini, fruit-mini, cifar10, cifar100, an .npz file, or a folder with one folder per class."
+            help="A folder of photos, one folder per class; an .npz file; or a data set that 'semco datasets' lists."
         ),
     ] = None
     labels_per_class: Annotated[int | None, typer.Option(help="Labelled images per class.")] = None
     num_labels: Annotated[int | None, typer.Option(help="Labelled images in total.")] = None
     classes: Annotated[str | None, typer.Option(help="Use only these classes: a,b,c.")] = None
-    data_root: Annotated[Path | None, typer.Option(help="Folder of the official files of cifar10 or cifar100.")] = None
+    data_root: Annotated[Path | None, typer.Option(help="Folder of the files of a registered data set.")] = None
+    unlabeled: Annotated[
+        Path | None, typer.Option(help="More unlabelled images: a folder, a .tar file, or a list of paths (.txt).")
+    ] = None
+    labels_from: Annotated[
+        Path | None, typer.Option(help="A table of path and label; the other images of the folder are unlabelled.")
+    ] = None
     backbone: Annotated[str | None, typer.Option(help="The network; 'semco backbones' lists them.")] = None
     steps: Annotated[int | None, typer.Option(help="Length of a run in steps.")] = None
     batch_size: Annotated[int | None, typer.Option(help="Labelled images per step.")] = None
@@ -71,6 +77,8 @@ FIELDS = {
     "num_labels": "data.num_labels",
     "classes": "data.classes",
     "data_root": "data.root",
+    "unlabeled": "data.unlabeled",
+    "labels_from": "data.labels_from",
     "strict": "data.strict",
     "strict_names": "labels.strict_names",
     "method": "method.name",

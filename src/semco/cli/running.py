@@ -105,8 +105,10 @@ def show_result(result: RunResult, *, as_json: bool) -> None:
 
 def show_headline(result: RunResult) -> str:
     """Return the best accuracy there is as text."""
-    headline = result.headline()
-    return "trained (there are no images to test on)" if headline is None else f"{headline[0]} {headline[1]:.1%}"
+    headline, interval = result.headline(), result.headline_interval()
+    if headline is None:
+        return "trained (there are no images to test on)"
+    return f"{headline[0]} {headline[1]:.1%}" + (f" ({interval})" if interval else "")
 
 
 def show_probe(result: RunResult) -> str | None:
@@ -120,5 +122,9 @@ def show_probe(result: RunResult) -> str | None:
         return f"linear probe on the same labels: {measured:.1%}{kept}"
     if probe.held_out_accuracy is None or probe.trained_accuracy is None:
         return None
+    from semco.run.result import describe_interval
+
     held_out = f"trained {probe.trained_accuracy:.1%}, linear probe {probe.held_out_accuracy:.1%}{kept}"
-    return f"accuracy on {probe.held_out_images} labelled images that were held out in turn: {held_out}"
+    interval = describe_interval(probe.trained_accuracy, probe.held_out_images)
+    between = f" (trained: {interval})" if interval else ""
+    return f"accuracy on {probe.held_out_images} labelled images that were held out in turn: {held_out}{between}"

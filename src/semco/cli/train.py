@@ -9,7 +9,7 @@ import typer
 
 from semco.cli.display import Display
 from semco.cli.options import RunOptions, default_recipe
-from semco.cli.running import run_in_processes, show_how_to_resume, show_result, status_console
+from semco.cli.running import is_main, run_in_processes, show_how_to_resume, show_result, status_console
 from semco.cli.shared_options import with_options
 
 
@@ -32,6 +32,9 @@ def train(
     ] = 15.0,
     from_scratch: Annotated[bool, typer.Option("--from-scratch", help="Do not start from pretrained weights.")] = False,
     processes: Annotated[int, typer.Option(min=1, help="Number of processes (torchrun).")] = 1,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Write event files for TensorBoard into the run folder.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="End with one JSON object.")] = False,
 ) -> None:
     """Train a classifier and write a run folder with the model, the metrics and a report."""
@@ -51,18 +54,28 @@ def train(
         recipe = default_recipe(options.data)
     chosen = configure(recipe, config, values, options.settings)
     if processes > 1:
-        run_in_processes(processes, train_here, chosen.to_yaml(), out or free_run_folder(chosen), minutes, as_json)
+        folder = out or free_run_folder(chosen)
+        run_in_processes(processes, train_here, chosen.to_yaml(), folder, minutes, as_json, tensorboard)
     else:
-        train_here(chosen.to_yaml(), out, minutes, as_json)
+        train_here(chosen.to_yaml(), out, minutes, as_json, tensorboard)
 
 
-def train_here(config: str, out: Path | None, minutes: float, as_json: bool) -> None:
+def train_here(config: str, out: Path | None, minutes: float, as_json: bool, tensorboard: bool = False) -> None:
     """Train in this process, alone or as one of several."""
     from semco.config import Config
     from semco.experiment import train as run_training
+    from semco.report.tensorboard import TensorBoard
+    from semco.run.folder import free_run_folder
+    from semco.training.observer import Observers
 
     chosen = Config.from_yaml(config)
     title = f"{chosen.method.name} on {Path(chosen.data.source).name}"
+    if tensorboard:
+        out = out or free_run_folder(chosen)
+    board = TensorBoard(out) if tensorboard and out is not None and is_main() else None
     with show_how_to_resume(), Display(status_console(), title) as display:
-        result = run_training(chosen, out, display, minutes=minutes)
+        observer = display if board is None else Observers(display, board)
+        result = run_training(chosen, out, observer, minutes=minutes)
+    if board is not None:
+        board.finish()
     show_result(result, as_json=as_json)

@@ -69,13 +69,19 @@ def _group_confusion(confusion: Ints, group_ids: Ints) -> Ints:
     return grouped
 
 
-def expected_calibration_error(probabilities: Floats, truth: Ints, bins: int = 15) -> float:
-    """Return the mean gap between confidence and accuracy over equal bins ``(low, high]`` (Guo et al. 2017, Eq. 3)."""
-    confidence = probabilities.max(axis=1)
+def reliability(probabilities: Floats, truth: Ints, bins: int = 15) -> NDArray[np.float64]:
+    """Return images, sum of confidences and number of correct images (bins, 3) of equal bins ``(low, high]``."""
+    confidence = probabilities.max(axis=1).astype(np.float64)
     correct = probabilities.argmax(axis=1) == truth
     bin_index = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)
-    gap = np.bincount(bin_index, weights=correct - confidence, minlength=bins)  # sums, so bins count by their size
-    return float(np.abs(gap).sum() / len(truth))
+    columns = (np.ones_like(confidence), confidence, correct)
+    return np.stack([np.bincount(bin_index, weights=column, minlength=bins) for column in columns], axis=1)
+
+
+def expected_calibration_error(probabilities: Floats, truth: Ints, bins: int = 15) -> float:
+    """Return the mean gap between confidence and accuracy over equal bins ``(low, high]`` (Guo et al. 2017, Eq. 3)."""
+    _, confidence, correct = reliability(probabilities, truth, bins).T  # sums, so bins count by their size
+    return float(np.abs(correct - confidence).sum() / len(truth))
 
 
 def _ratio(part: int, whole: int) -> float | None:

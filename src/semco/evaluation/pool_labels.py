@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from semco.data.split import LABELLED
 from semco.files import atomic_path, encode_text, readable_name
 from semco.pseudo_labels.semantic import SemanticPseudoLabels
 from semco.types import PseudoLabels
@@ -25,10 +26,13 @@ def write_pseudo_labels(
     truth: NDArray[np.integer],
     pseudo_labels: Mapping[str, PseudoLabels],
     paths: Sequence[str] | None = None,
+    class_names: Sequence[str] = (),
 ) -> None:
-    """Write a Parquet table with one row per image: position, path, true class (-1 if unknown) and pseudo-labels.
+    """Write a Parquet table with a row per image without label: position, path, true class or -1, and pseudo-labels.
 
-    ``index`` (U,) are positions in the training set; ``pseudo_labels`` are by head, ``one_hot`` or ``semantic``.
+    ``index`` (U,) are positions in the training set, ``truth`` (U,) is as `semco.data.split.hidden_truth` returns it;
+    ``pseudo_labels`` are by head, ``one_hot`` or ``semantic``. Images whose label the run was trained on are left out,
+    although the pool may contain them. With ``class_names``, every pseudo-label is also there by name.
     """
     columns: dict[str, Any] = {
         "index": pa.array(index, pa.int64()),
@@ -37,8 +41,10 @@ def write_pseudo_labels(
     }
     for head, pseudo in pseudo_labels.items():
         columns |= _head_columns(head, pseudo)
+        if class_names:
+            columns[f"name_{head}"] = _names(pseudo, class_names)
     with atomic_path(file) as temporary:
-        pq.write_table(pa.table(columns), temporary)
+        pq.write_table(pa.table(columns).filter(pa.array(truth != LABELLED)), temporary)
 
 
 def _path_columns(paths: Sequence[str] | None, count: int) -> dict[str, Any]:
@@ -50,6 +56,12 @@ def _path_columns(paths: Sequence[str] | None, count: int) -> dict[str, Any]:
     if shown != list(paths):
         columns["path_bytes"] = pa.array([encode_text(path) for path in paths], pa.binary())
     return columns
+
+
+def _names(pseudo: PseudoLabels, class_names: Sequence[str]) -> pa.DictionaryArray:
+    """Return the names of pseudo-labels; the names themselves are stored once."""
+    shown = pa.array([readable_name(name) for name in class_names], pa.string())
+    return pa.DictionaryArray.from_arrays(pa.array(pseudo.class_ids.numpy(force=True), pa.int32()), shown)
 
 
 def _head_columns(head: str, pseudo: PseudoLabels) -> dict[str, Any]:

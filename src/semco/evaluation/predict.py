@@ -1,54 +1,32 @@
-"""Predict image files with a saved model.
-
-Shapes: N images, C channels, H and W pixels.
-"""
+"""Predict any number of photos with a trained model and write the answers as a table."""
 
 from __future__ import annotations
 
-import csv
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import astuple, dataclass, fields
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-
-import numpy as np
-import torch
-from numpy.typing import NDArray
-from PIL import Image
-from torch import Tensor
+from typing import TextIO
 
 from semco.data.datasets import ProgressCallback
-from semco.data.decode import DECODE_ERRORS, IMAGE_SUFFIXES, decode, reason_of
-from semco.data.folder import find_images
-from semco.distributed.processes import Processes
+from semco.data.listing import Entry
 from semco.errors import UserError
-from semco.evaluation.model_file import ModelDescription, SavedModel, load_model
-from semco.evaluation.probabilities import Head, predict_probabilities
-from semco.evaluation.results import image_batches
-from semco.evaluation.zero_shot import with_classes
-from semco.files import atomic_path, exists
-from semco.run.folder import RunFolder
-from semco.training.execution import choose_device
+from semco.evaluation.engine import About
+from semco.evaluation.photos import find_photos
+from semco.evaluation.prediction_files import Rows, Sorter, Table, check_new, choose_format, open_table
+from semco.evaluation.predictions import Prediction
+from semco.evaluation.predictor import Predictor, load
+from semco.evaluation.probabilities import Head
 
-BATCH = 256
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """The most probable class of one image and the second most probable one; the fields are the columns of the CSV."""
-
-    path: str
-    label: str
-    confidence: float
-    runner_up: str
-    runner_up_confidence: float
+# Files that cannot be read and are named in a summary; all of them are in the table.
+NAMED_SKIPPED = 20
 
 
 @dataclass(frozen=True)
 class Predictions:
     rows: tuple[Prediction, ...]
     skipped: tuple[str, ...]  # files that could not be read, each with the reason
+    about: About
 
 
 def predict_images(
@@ -64,104 +42,104 @@ def predict_images(
     With ``classes``, the semantic head chooses among these class names, which need not be those of the training.
     Images are made square as in training on a folder: upright, the centre, the shorter side resized.
     """
-    files = find_image_files(paths)
-    chosen_device = choose_device(device, Processes.from_environment())
-    model_folder = find_model_folder(folder)
-    model = load_model(model_folder, chosen_device)
-    if classes is not None:
-        if head not in (None, "semantic"):
-            raise UserError(f"only the semantic head can predict other classes, not head {head!r}.")
-        model = with_classes(model, model_folder.parent, classes)
-    rows: list[Prediction] = []
-    skipped: list[str] = []
-    for start in range(0, len(files), BATCH):
-        batch = files[start : start + BATCH]
-        images = list(_decode_all(batch, model.description))
-        skipped += [f"{file} ({error})" for file, error in zip(batch, images, strict=True) if isinstance(error, str)]
-        readable = {file: image for file, image in zip(batch, images, strict=True) if not isinstance(image, str)}
-        rows += _predict_batch(model, readable, head, chosen_device)
+    entries = list(find_photos(paths))
+    predictor = load(folder, head, device, classes)
+    found: list[Prediction] = []
+    for batch in predictor.stream(entries):
+        found += batch
         if report is not None:
-            report("predicting", start + len(batch), len(files))
-    if not rows:
-        raise UserError(f"none of the {len(files)} images can be read; the first one is {skipped[0]}.")
-    return Predictions(tuple(rows), tuple(skipped))
+            report("predicting", len(found), len(entries))
+    rows = tuple(each for each in found if each.error is None)
+    skipped = tuple(f"{each.path} ({each.error})" for each in found if each.error is not None)
+    _check_some(len(rows), len(found), skipped)
+    return Predictions(rows, skipped, predictor.about)
 
 
-def find_model_folder(folder: Path) -> Path:
-    """Return the model folder of a run; a model folder is returned itself."""
-    if not exists(folder) or not folder.is_dir():
-        raise UserError(f"there is no run folder {folder}.")
-    if (folder / "model.json").is_file():
-        return folder
-    model = folder / "model"
-    return model if model.is_dir() else RunFolder.open(folder).model
+@dataclass(frozen=True)
+class Output:
+    """Where the answers go, and what is in them."""
+
+    file: Path | None
+    """None: standard output."""
+    format: str | None = None
+    """csv, jsonl or parquet; None: what the ending of the file says."""
+    top: int = 2
+    least: float | None = None
+    """Confidence from which an answer counts as sure."""
+    sort_into: Path | None = None
+    """A folder for copies of the photos, in sure/ and unsure/."""
+    force: bool = False
+    """Overwrite what is there."""
+
+    def check(self) -> None:
+        """Refuse what cannot be written, before anything is predicted."""
+        choose_format(self.file, self.format)
+        if self.top < 1:
+            raise UserError(f"the number of classes per photo is at least 1, not {self.top}.")
+        if self.least is not None and not 0 <= self.least <= 1:
+            raise UserError(f"the lowest confidence is a number from 0 to 1, not {self.least}.")
+        if self.sort_into is not None and self.least is None:
+            raise UserError("photos are sorted by their confidence: give the lowest one that counts as sure.")
+        for path in (self.file, self.sort_into):
+            if path is not None:
+                check_new(path, self.force)
 
 
-def find_image_files(paths: Sequence[Path]) -> list[Path]:
-    """Return the given files, and the image files below the given folders in order; each file once."""
-    found: list[Path] = []
-    for path in paths:
-        if exists(path) and path.is_dir():
-            images, _ = find_images(path)
-            if not images:
-                raise UserError(f"{path} holds no image files ({', '.join(sorted(IMAGE_SUFFIXES))}).")
-            found += images
-        elif exists(path):
-            found.append(path)
-        else:
-            raise UserError(f"there is no image or folder {path}.")
-    if not found:
-        raise UserError("no images to predict; give image files or folders of images.")
-    return list(dict.fromkeys(found))
+@dataclass
+class Summary:
+    """How many photos were predicted, and which could not be read."""
+
+    predicted: int = 0
+    unreadable: int = 0
+    skipped: list[str] = field(default_factory=list)  # the first of them, with the reasons
+
+    def add(self, batch: Sequence[Prediction]) -> None:
+        for each in batch:
+            if each.error is None:
+                self.predicted += 1
+            else:
+                self.unreadable += 1
+                if len(self.skipped) < NAMED_SKIPPED:
+                    self.skipped.append(f"{each.path} ({each.error})")
 
 
-def _decode_all(files: Sequence[Path], description: ModelDescription) -> Iterator[Tensor | str]:
-    """Yield each file as an image for the model, or the reason why it cannot be read."""
-    with ThreadPoolExecutor(max_workers=os.cpu_count()) as threads:
-        yield from threads.map(lambda file: _decode(file, description), files)
+def predict_into(
+    output: Output,
+    predictor: Predictor,
+    photos: Sequence[str | Path],
+    on_progress: Callable[[int], None] = lambda _count: None,
+    standard_input: TextIO | None = None,
+) -> Summary:
+    """Predict the photos that the arguments name (`find_photos`) and write one row for each, in order."""
+    output.check()
+    rows = Rows(predictor.about, output.top, output.least)
+    format_name, summary = choose_format(output.file, output.format), Summary()
+    with open_table(output.file, format_name, rows, sys.stdout) as table:
+        _write_all(output, predictor, find_photos(photos, standard_input), table, summary, on_progress)
+        _check_some(summary.predicted, summary.unreadable, summary.skipped)
+    return summary
 
 
-def _decode(file: Path, description: ModelDescription) -> Tensor | str:
-    """Return an image (C, H, W) uint8, or an error; if the model's images are not square, the square is cropped."""
-    height, width = description.image_size
-    size = max(height, width)
-    try:
-        square = decode(file, size)  # (S, S, 3)
-    except DECODE_ERRORS as error:
-        return reason_of(error, file)
-    top, left = (size - height) // 2, (size - width) // 2
-    pixels = _convert_channels(square[top : top + height, left : left + width], description.channels)
-    return torch.from_numpy(pixels.transpose(2, 0, 1).copy())
+def _write_all(
+    output: Output,
+    predictor: Predictor,
+    photos: Iterator[Entry],
+    table: Table,
+    summary: Summary,
+    on_progress: Callable[[int], None],
+) -> None:
+    sorter = None if output.sort_into is None else Sorter(output.sort_into, output.least or 0.0)
+    for entries, batch in predictor.stream_entries(photos, output.top):
+        table.write(batch)
+        summary.add(batch)
+        if sorter is not None:
+            for entry, prediction in zip(entries, batch, strict=True):
+                sorter.add(entry, prediction)
+        on_progress(summary.predicted + summary.unreadable)
 
 
-def _convert_channels(pixels: NDArray[np.uint8], channels: int) -> NDArray[np.uint8]:
-    """Return pixels (H, W, 3) as (H, W, C); one channel is the brightness."""
-    return pixels if channels == 3 else np.asarray(Image.fromarray(pixels).convert("L"))[..., None]
-
-
-def _predict_batch(
-    model: SavedModel, images: Mapping[Path, Tensor], head: Head | None, device: torch.device
-) -> list[Prediction]:
-    if not images:
-        return []
-    description = model.description
-    batches = image_batches(torch.stack(list(images.values())), description.mean, description.std, BATCH, device)
-    scores = predict_probabilities(model.network, batches, model.scorer(head))
-    order = np.argsort(-scores, axis=1, kind="stable")[:, :2]
-    names = description.class_names
-    return [
-        Prediction(str(file), names[a], float(row[a]), names[b], float(row[b]))
-        for file, row, (a, b) in zip(images, scores, order.tolist(), strict=True)
-    ]
-
-
-def write_predictions(file: Path, predictions: Predictions) -> None:
-    """Write a CSV file with one row per image; the columns are the fields of `Prediction`."""
-    with (
-        atomic_path(file) as temporary,
-        # A file name may be invalid UTF-8; its bytes are written unchanged.
-        temporary.open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream,
-    ):
-        writer = csv.writer(stream)
-        writer.writerow([field.name for field in fields(Prediction)])
-        writer.writerows(astuple(row) for row in predictions.rows)
+def _check_some(predicted: int, count: int, skipped: Sequence[str]) -> None:
+    if not predicted and not count:
+        raise UserError("no images to predict; give image files, folders of images or lists of them.")
+    if not predicted:
+        raise UserError(f"none of the {count} images can be read; the first one is {skipped[0]}.")

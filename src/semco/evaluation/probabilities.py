@@ -6,7 +6,7 @@ or the mean of both heads' probabilities, can be chosen instead.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -48,8 +48,32 @@ class Scorer:
         return class_probabilities(outputs.embedding.float(), matrix, self.scale)
 
 
+@dataclass(frozen=True)
+class HeadScorers:
+    """Computes the probabilities of several heads from the same outputs."""
+
+    heads: tuple[Head, ...]
+    label_vectors: Tensor | None = None
+    scale: float | None = None
+
+    def __call__(self, outputs: Outputs) -> Tensor:
+        """Return the probabilities of the heads side by side: (N, heads * K)."""
+        return torch.cat([Scorer(head, self.label_vectors, self.scale)(outputs) for head in self.heads], dim=1)
+
+    def split(self, scores: NDArray[np.float32]) -> dict[Head, NDArray[np.float32]]:
+        """Return the probabilities (N, K) of each head."""
+        return dict(zip(self.heads, np.split(scores, len(self.heads), axis=1), strict=True))
+
+
+def heads_of(scale: float | None) -> tuple[Head, ...]:
+    """Return the heads that can predict; a model without a semantic head has no scale."""
+    return ("one_hot",) if scale is None else HEADS
+
+
 @torch.inference_mode()
-def predict_probabilities(network: nn.Module, batches: Iterable[Tensor], scorer: Scorer) -> NDArray[np.float32]:
+def predict_probabilities(
+    network: nn.Module, batches: Iterable[Tensor], scorer: Callable[[Outputs], Tensor]
+) -> NDArray[np.float32]:
     """Return the probabilities (N, K) of normalised images, given in batches of any size.
 
     The network runs in evaluation mode and is returned to the mode it was in.
@@ -61,14 +85,15 @@ def predict_probabilities(network: nn.Module, batches: Iterable[Tensor], scorer:
         parts = list(with_reused_memory(scores, _device_of(network)))
     finally:
         network.train(was_training)
-    return _to_finite_array(torch.cat(parts) if parts else torch.empty(0, 0))
+    return finite_array(torch.cat(parts) if parts else torch.empty(0, 0))
 
 
 def _device_of(network: nn.Module) -> torch.device:
     return next((parameter.device for parameter in network.parameters()), torch.device("cpu"))
 
 
-def _to_finite_array(scores: Tensor) -> NDArray[np.float32]:
+def finite_array(scores: Tensor) -> NDArray[np.float32]:
+    """Return probabilities as an array; numbers that are not finite are a `UserError`."""
     if not bool(scores.isfinite().all()):
         raise UserError("the model predicts probabilities that are not finite numbers; its weights are damaged.")
     array: NDArray[np.float32] = scores.numpy().astype(np.float32, copy=False)

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression, RidgeCV
-from sklearn.model_selection import StratifiedKFold, cross_val_score
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
@@ -65,6 +63,8 @@ def fit_probe(features: Tensor, class_ids: Tensor, num_classes: int) -> Probe:
 
 def _fit(x: Floats, y: NDArray[np.int64], strength: float) -> tuple[Floats, Floats]:
     """Return one row of weights and one bias per class that has labels."""
+    from sklearn.linear_model import LogisticRegression  # takes a second to import, which most commands do not need
+
     if len(np.unique(y)) == 1:  # scikit-learn needs two classes
         return np.zeros((1, x.shape[1])), np.zeros(1)
     model = LogisticRegression(C=strength, max_iter=MOST_ITERATIONS, tol=TOLERANCE).fit(x, y)
@@ -76,6 +76,9 @@ def _fit(x: Floats, y: NDArray[np.int64], strength: float) -> tuple[Floats, Floa
 
 def _choose_strength(x: Floats, y: NDArray[np.int64]) -> tuple[float, float | None]:
     """Return the C with the best accuracy in cross-validation, and that accuracy; 1 if there are too few labels."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import StratifiedKFold, cross_val_score
+
     counts = np.unique(y, return_counts=True)[1]
     folds = min(MOST_FOLDS, int(counts.min()))
     if folds < 2 or len(counts) < 2:
@@ -91,6 +94,8 @@ def _choose_strength(x: Floats, y: NDArray[np.int64]) -> tuple[float, float | No
 
 def fit_embedding(features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Return weight (d, F) and bias (d,) of a ridge regression of label vectors (N, d) on features (N, F)."""
+    from sklearn.linear_model import RidgeCV
+
     with threadpool_limits(1):
         model = RidgeCV(alphas=PENALTIES).fit(features.cpu().double().numpy(), targets.cpu().double().numpy())
     return torch.from_numpy(model.coef_).float(), torch.from_numpy(model.intercept_).float()

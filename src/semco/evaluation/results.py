@@ -5,8 +5,8 @@ Shapes: N images, C channels, H and W pixels, K classes, Q label groups.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from semco.data.inputs import images_at_a_time
 from semco.data.normalise import normalise_images
+from semco.data.storage.mapped import in_chunks
 from semco.errors import UserError
 from semco.evaluation import metrics
 from semco.evaluation.probabilities import Head
@@ -34,7 +35,7 @@ def image_batches(
 ) -> Iterator[Tensor]:
     """Yield images (N, C, H, W) uint8 as normalised batches, in order; the last batch may be shorter."""
     mean_and_std = torch.tensor(mean, device=device), torch.tensor(std, device=device)
-    for chunk in torch.split(images, images_at_a_time(batch_size, images.shape[1:])):
+    for chunk in in_chunks(images, images_at_a_time(batch_size, images.shape[1:])):
         yield normalise_images(chunk.to(device), *mean_and_std)
 
 
@@ -50,6 +51,7 @@ class Evaluation:
     top5: float
     group_accuracy: float
     calibration_error: float
+    reliability: NDArray[np.floating] = field(default_factory=lambda: np.zeros((0, 3)))  # as `metrics.reliability`
 
     @property
     def num_images(self) -> int:
@@ -63,6 +65,11 @@ class Evaluation:
         """Return the group accuracy on the images of each group, by its name (``shirt + coat``)."""
         names = group_names(self.class_names, self.group_ids.tolist())
         return dict(zip(names, metrics.per_group_accuracy(self.confusion, self.group_ids), strict=True))
+
+    def numbers(self) -> dict[str, float]:
+        """Return the metrics that are one number each, to be put side by side with those of another head."""
+        names = ("accuracy", "top5", "group_accuracy", "calibration_error")
+        return {name: float(getattr(self, name)) for name in names}
 
     def summary(self) -> dict[str, Any]:
         """Return the metrics as plain values, named as in `RunResult`."""
@@ -109,16 +116,25 @@ def evaluate_probabilities(
         top5=metrics.top_k_accuracy(probabilities, truth, k=5),
         group_accuracy=metrics.group_accuracy(confusion, group_ids),
         calibration_error=metrics.expected_calibration_error(probabilities, truth),
+        reliability=metrics.reliability(probabilities, truth),
     )
 
 
-def write_evaluation(run: Path, evaluation: Evaluation, samples: Sequence[Sample] = ()) -> None:
-    """Write evaluation.json, which the report reads, into a run folder."""
+def write_evaluation(
+    run: Path,
+    evaluation: Evaluation,
+    samples: Sequence[Sample] = (),
+    heads: Mapping[Head, Evaluation] | None = None,
+) -> None:
+    """Write evaluation.json, which the report reads, into a run folder; ``heads`` are all heads side by side."""
     values = {
         **evaluation.summary(),
         "class_names": list(evaluation.class_names),
         "groups": evaluation.group_ids.tolist(),
         "confusion": evaluation.confusion.tolist(),
         "samples": [sample.to_json() for sample in samples],
+        "heads": {
+            head: {**each.numbers(), "reliability": each.reliability.tolist()} for head, each in (heads or {}).items()
+        },
     }
     write_with_digest(RunFolder(run).evaluation_file, values)

@@ -12,8 +12,9 @@ from semco.data.sources import load
 from semco.distributed.processes import Processes
 from semco.errors import UserError
 from semco.evaluation.model_file import SavedModel, load_model
-from semco.evaluation.probabilities import Head, predict_probabilities
+from semco.evaluation.probabilities import Head, HeadScorers, heads_of, predict_probabilities
 from semco.evaluation.results import Evaluation, evaluate_probabilities, image_batches
+from semco.run.data_record import changes_of_dataset
 from semco.run.folder import RunFolder
 from semco.run.identity import run_digest
 from semco.run.seal import broken_seals, read_with_digest, seal_of_data
@@ -24,6 +25,22 @@ def evaluate_run(
     run: Path, head: Head | None = None, report: ProgressCallback | None = None, device: str = "auto"
 ) -> Evaluation:
     """Return the evaluation of ``head`` (by default the head of the run) on the test images."""
+    if head is not None:
+        return evaluate_heads(run, (head,), report, device)[head]
+    evaluations = evaluate_heads(run, None, report, device)
+    return next(iter(evaluations.values()))
+
+
+def evaluate_heads(
+    run: Path,
+    heads: tuple[Head, ...] | None = None,
+    report: ProgressCallback | None = None,
+    device: str = "auto",
+) -> dict[Head, Evaluation]:
+    """Return the evaluation of each head (by default of all that the model has) on the test images.
+
+    The head of the run, with which it predicts, comes first.
+    """
     folder = RunFolder.open(run)
     config = folder.config()
     chosen_device = choose_device(device, Processes.from_environment())
@@ -39,9 +56,14 @@ def evaluate_run(
     _check_seal(folder, config, model, dataset)
     description = model.description
     batches = image_batches(images, description.mean, description.std, config.evaluation.batch_size, chosen_device)
-    scores = predict_probabilities(model.network, batches, model.scorer(head))
-    group_ids = np.asarray(description.groups)
-    return evaluate_probabilities(scores, labels.numpy(), description.class_names, group_ids, head or description.head)
+    chosen = heads or tuple(dict.fromkeys((description.head, *heads_of(description.scale))))
+    scorers = HeadScorers(chosen, model.label_vectors, description.scale)
+    scores = scorers.split(predict_probabilities(model.network, batches, scorers))
+    truth, group_ids = labels.numpy(), np.asarray(description.groups)
+    return {
+        head: evaluate_probabilities(each, truth, description.class_names, group_ids, head)
+        for head, each in scores.items()
+    }
 
 
 def _check_seal(folder: RunFolder, config: Config, model: SavedModel, dataset: Dataset) -> None:
@@ -52,9 +74,11 @@ def _check_seal(folder: RunFolder, config: Config, model: SavedModel, dataset: D
     current = seal_of_data(dataset) | {"configuration": run_digest(config)}
     broken = broken_seals(model.description.seal, current)
     if broken:
+        changes = changes_of_dataset(folder.path, config.data, dataset)
+        files = f"; files: {changes.describe()}" if changes else ""
         raise UserError(
-            f"{folder.path} was trained with other inputs than it has now ({', '.join(broken)}): restore them, or "
-            "train again."
+            f"{folder.path} was trained with other inputs than it has now ({', '.join(broken)}{files}): restore them, "
+            "or train again."
         )
 
 

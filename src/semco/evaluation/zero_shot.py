@@ -36,9 +36,8 @@ def with_classes(model: SavedModel, run: Path, names: Sequence[str]) -> SavedMod
         raise UserError(
             f"the label source has vectors of size {found.matrix.shape[1]}, but the model was trained with size {size}."
         )
-    description = model.description.model_copy(
-        update={"class_names": tuple(names), "groups": tuple(range(len(names))), "head": "semantic"}
-    )
+    others = {"class_names": tuple(names), "groups": tuple(range(len(names)))}
+    description = model.description.model_copy(update={**others, "heads": ("semantic",), "head": "semantic"})
     matrix = found.matrix
     if config.method.centres_label_vectors:  # subtract the same mean as in training
         matrix = centred(matrix, source.vectors(model.description.class_names).matrix.mean(axis=0))

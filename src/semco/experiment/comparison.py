@@ -1,8 +1,8 @@
 """A fair comparison: the same splits, initial weights and views for every variant; one cell per variant and seed.
 
-A variant is a method or recipes joined by ``+`` (``semco_plus+no-grouping``). Each cell is a run in its own process, so
-that a failure stops nothing else. When the comparison is started again, finished cells are skipped and interrupted ones
-are resumed.
+A variant is a method, recipes and settings joined by ``+`` (``semco_plus+no-grouping+training.mu=7``). Each cell is a
+run in its own process, so that a failure stops nothing else. When the comparison is started again, finished cells are
+skipped and interrupted ones are resumed.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-from semco.config import Config, configure, merge
+from semco.config import Config, configure, flat_fields, merge
 from semco.config.recipes import find_recipe, recipes
 from semco.data.sources import load
 from semco.data.split import make_split
 from semco.distributed.parent import parent_environment
 from semco.errors import UserError
 from semco.experiment.plan import with_length
-from semco.experiment.problem import with_image_size
+from semco.experiment.problem import with_attributes, with_image_size
 from semco.experiment.runs import check_same_configuration
 from semco.files import write_text
 from semco.methods import Method
@@ -48,6 +49,8 @@ COLUMNS = (
     "steps",
     "seconds",
 )
+# What an ablation switches off: grouping, co-training, both, and label vectors as targets.
+ABLATIONS = ("no-grouping", "no-cotraining", "no-grouping+no-cotraining", "one-hot-targets")
 # Statistics of the final pseudo-labels by kind of class, as in `RunResult.pseudo_labels`.
 KINDS, MEASURES = ("", "/grouped", "/ungrouped"), ("ratio", "accuracy", "group_accuracy")
 PSEUDO_LABELS = (*(f"{measure}{kind}" for kind in KINDS for measure in MEASURES), CONFIDENT_ACCURACY)
@@ -108,15 +111,41 @@ def make_cells(
         raise UserError(f"each variant must be given once, not {', '.join(variants)}.")
     cells = [_make_cell(variant, seed, out, options, settings, recipe) for variant in variants for seed in seeds]
     for cell in cells:
-        _check_equal(cells[0], cell)
         check_same_configuration(cell.run, cell.config)
     return cells
+
+
+def differing_fields(cells: Sequence[Cell]) -> dict[str, list[str]]:
+    """Return the fields outside the method and the label vectors in which the cells differ, with their values."""
+    fields: dict[str, None] = {}
+    for cell in cells:
+        fields |= dict.fromkeys(changes_of_comparison(cells[0].config, cell.config))
+    flat = [flat_fields(cell.config.model_dump(mode="json")) for cell in cells]
+    return {name: list(dict.fromkeys(str(values.get(name)) for values in flat)) for name in fields}
+
+
+def sweep_variants(method: str, over: Sequence[str]) -> list[str]:
+    """Return a variant for every combination of values: ``labels.eps=0,0.1`` makes two of ``semco``."""
+    grid = []
+    for text in over:
+        field, equals, values = text.partition("=")
+        if not equals or not all(value.strip() for value in values.split(",")):
+            raise UserError(f"a field to sweep over is dotted.key=value,value, not {text!r}.")
+        grid.append([f"{field.strip()}={value.strip()}" for value in values.split(",")])
+    return ["+".join([method, *combination]) for combination in product(*grid)]
+
+
+def ablation_variants(method: str) -> list[str]:
+    """Return a method with each of its parts switched off (Tables 3 and 4 of the paper)."""
+    return [method, *(f"{method}+{ablation}" for ablation in ABLATIONS)]
 
 
 def _make_cell(
     variant: str, seed: int, out: Path, options: Mapping[str, Any], settings: Sequence[str], recipe: str | None
 ) -> Cell:
-    names = [*([recipe] if recipe else []), *variant.split("+")]
+    parts = variant.split("+")
+    names = [*([recipe] if recipe else []), *(part for part in parts if "=" not in part)]
+    settings = [*settings, *(part for part in parts if "=" in part)]
     for name in names:
         find_recipe(name)  # raises for an unknown name
     config = configure(",".join(names), options=merge(options, {"training": {"seed": seed}}), settings=settings)
@@ -125,27 +154,17 @@ def _make_cell(
     chosen = [name for name in names if name in Method.registry]
     if chosen and config.method.name != chosen[-1]:
         raise UserError(f"method.name={config.method.name} would be the method of all runs; give the variants instead.")
-    return Cell(variant, seed, with_length(with_image_size(config)), RunFolder(out / f"{variant}-seed{seed}"))
+    return Cell(
+        variant, seed, with_length(with_attributes(with_image_size(config))), RunFolder(out / f"{variant}-seed{seed}")
+    )
 
 
 def check_data(cells: Sequence[Cell]) -> None:
-    """Load the data, which all runs share, to report a problem once and before anything is written."""
-    unfinished = [cell for cell in cells if not cell.run.is_finished()]
-    if unfinished:
-        config = unfinished[0].config
+    """Load the data of the runs to report a problem once and before anything is written."""
+    unfinished = {str(cell.config.data): cell.config for cell in reversed(cells) if not cell.run.is_finished()}
+    for config in unfinished.values():
         dataset = load(config.data)
         make_split(dataset.train_labels, config.data, config.training.seed, dataset.class_names)
-
-
-def _check_equal(first: Cell, cell: Cell) -> None:
-    """Refuse cells that differ in more than the method, the label vectors and the seed."""
-    changes = changes_of_comparison(first.config, cell.config)
-    if changes:
-        details = ", ".join(f"{key} {old} and {new}" for key, (old, new) in changes.items())
-        raise UserError(
-            f"{first.variant} and {cell.variant} differ in more than the method ({details}); give these fields "
-            "the same value for all variants."
-        )
 
 
 def run_cells(

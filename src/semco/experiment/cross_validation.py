@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.model_selection import StratifiedKFold
 
 from semco.config import Config
 from semco.models.tuning import choose_tune
@@ -57,5 +56,7 @@ def number_of_folds(config: Config, class_ids: NDArray[np.int64]) -> int:
 
 def fold_positions(class_ids: NDArray[np.int64], folds: int, seed: int) -> list[NDArray[np.int64]]:
     """Return the positions of each fold among the labelled images (N,), with about equal parts of every class."""
+    from sklearn.model_selection import StratifiedKFold  # takes a second to import
+
     splits = StratifiedKFold(folds, shuffle=True, random_state=seed % 2**32)
     return [held_out for _, held_out in splits.split(np.zeros(len(class_ids)), class_ids)]

@@ -18,12 +18,13 @@ from torch import Tensor, nn
 
 from semco.config import Config, MethodConfig
 from semco.data.inputs import ImageInputs, Inputs
+from semco.data.storage.folders import remove_oldest
 from semco.data.views import Augment
 from semco.distributed.processes import Processes, broadcast_from_main, same_error_everywhere
 from semco.evaluation.probe import Probe, fit_embedding, fit_probe
 from semco.evaluation.results import image_batches
 from semco.experiment.problem import Problem
-from semco.files import cache_folder
+from semco.files import cache_folder, cache_limit
 from semco.methods.base import Method
 from semco.models import Network, build_network, has_weights
 from semco.models.tuning import TunedNetwork, choose_tune, tune_network
@@ -31,7 +32,7 @@ from semco.run.checkpoint import digest
 from semco.run.seal import digest_of
 from semco.training.allocator import with_reused_memory
 from semco.training.execution import prepare_network
-from semco.training.features import CachedInputs, FeatureFile, remove_oldest
+from semco.training.features import CachedInputs, FeatureFile
 from semco.training.observer import Observer
 from semco.training.pool import NetworkPool
 
@@ -191,7 +192,7 @@ class RunModel:
                     f"computing the outputs of the {self.tuned.first} frozen layers once, for {1 + 2 * views} views of "
                     f"{count:,} images: {file.size / 1e9:.2f} GB in {file.folder}"
                 )
-                remove_oldest(root, file.folder, max(0, MOST_CACHED - file.size))
+                remove_oldest(root, file.folder, max(0, cache_limit(MOST_CACHED) - file.size))
                 file.compute(frozen, images, self.device, self._report)
         return CachedInputs(file, self.device)
 

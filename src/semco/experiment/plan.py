@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 from torch import Generator, Tensor
 
-from semco.config import Config
+from semco.config import REGISTERED_DATASETS, Config
 from semco.data.batches import Batches
 from semco.distributed.processes import Processes
 from semco.errors import duration
@@ -39,13 +39,12 @@ FEWEST_STEPS = 20
 TIMED_LABELLED, TIMED_IMAGES = 2, 8
 TIMED_REPEATS = 3
 HOUR = 3600.0
-# Registered data sets that consist of photos.
-PHOTOS = ("fruit-mini",)
 
 
 def starts_from_weights(source: str) -> bool:
     """Return whether a run on this data starts from pretrained weights by default: photos do."""
-    return source in PHOTOS or Path(source).is_dir()
+    known = REGISTERED_DATASETS.get(source)
+    return known.is_photos if known is not None else Path(source).is_dir()
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,9 @@ from torch import Tensor
 
 from semco.config import Config
 from semco.data.datasets import Dataset
-from semco.data.sources import load, source_exists
+from semco.data.sources import class_attributes, load, source_exists
 from semco.data.split import Split, make_split
+from semco.data.split_file import read_labelled
 from semco.errors import UserError
 from semco.labels import label_source
 from semco.labels.embeddings import LabelEmbeddings, centred
@@ -25,6 +26,7 @@ from semco.labels.groups import Groups, group_classes
 from semco.methods.base import Method
 from semco.models import SMALL_SIDE, inspect_backbone
 from semco.run.checkpoint import checkpoints
+from semco.run.data_record import changes_of_dataset
 from semco.run.folder import RunFolder
 from semco.run.identity import check_same_run
 from semco.run.seal import VECTORS, broken_seals, digest_of, read_with_digest, seal_of_data, write_with_digest
@@ -90,10 +92,22 @@ def with_image_size(config: Config) -> Config:
     return config.model_copy(update={"data": config.data.model_copy(update={"image_size": size})})
 
 
+def with_attributes(config: Config) -> Config:
+    """Return the configuration with the class attributes that are beside the images, unless it names label vectors."""
+    labels = config.labels
+    if labels.source not in ("auto", "attributes") or labels.path is not None:
+        return config
+    path = class_attributes(config.data)
+    if path is None:
+        return config
+    chosen = labels.model_copy(update={"source": "attributes", "path": path})
+    return config.model_copy(update={"labels": chosen})
+
+
 def prepare(config: Config, run: RunFolder | None, observer: Observer, dataset: Dataset | None = None) -> Problem:
     """Return the problem of a configuration, with the split of ``run`` if there is one."""
     has_semantic_head = "semantic" in Method.registry[config.method.name].heads
-    if config.evaluation.head != "one_hot" and not has_semantic_head:
+    if config.evaluation.head not in ("auto", "one_hot") and not has_semantic_head:
         raise UserError(
             f"evaluation.head={config.evaluation.head} needs a semantic head, which {config.method.name} does not "
             "have; use evaluation.head=one_hot."
@@ -101,9 +115,15 @@ def prepare(config: Config, run: RunFolder | None, observer: Observer, dataset: 
     dataset = _load(config, run, observer) if dataset is None else _resized(dataset, config.data.image_size)
     _report_skipped(dataset, observer)
     if run is not None and run.split_file.exists():
-        split = Split.from_json(json.dumps(read_with_digest(run.split_file)), dataset.train_labels)
+        try:
+            split = Split.from_json(json.dumps(read_with_digest(run.split_file)), dataset.train_labels)
+        except UserError as error:
+            raise _explained(error, run, config, dataset) from None
     else:
-        split = make_split(dataset.train_labels, config.data, config.training.seed, dataset.class_names)
+        chosen = read_labelled(config.data, dataset)
+        split = make_split(
+            dataset.train_labels, config.data, config.training.seed, dataset.class_names, dataset.held_out, chosen
+        )
     embeddings, groups = _label_prior(config, dataset.class_names, has_semantic_head, observer)
     label_vectors = _targets(config, embeddings, dataset.num_classes)
     backbone = inspect_backbone(config.model, dataset.channels, max(dataset.image_size))
@@ -122,6 +142,8 @@ def _report_skipped(dataset: Dataset, observer: Observer) -> None:
     if dataset.skipped:
         names = ", ".join(dataset.skipped[:3]) + (" ..." if len(dataset.skipped) > 3 else "")
         observer.on_message(f"skipped {len(dataset.skipped)} unreadable image(s): {names}")
+    for note in dataset.notes:
+        observer.on_message(note)
     if dataset.ignored:
         kinds = ", ".join(f"{count:,} {ending or 'without an ending'}" for ending, count in dataset.ignored.items())
         observer.on_message(f"ignored files that are not images of a class: {kinds}")
@@ -150,14 +172,25 @@ def _check_unchanged(problem: Problem, run: RunFolder, config: Config) -> None:
     broken = broken_seals(sealed, problem.seal)
     data = [name for name in broken if name not in ("groups", VECTORS)]
     if data:
-        raise UserError(
+        error = UserError(
             f"the {data[0]} are not those that {run.path} was started with: restore the data, or start a new run."
         )
+        raise _explained(error, run, config, problem.dataset)
     if broken:
         raise UserError(
             f"the label vectors are not those that {run.path} was started with: restore labels.path or the store, "
             "or start a new run."
         )
+
+
+def _explained(error: UserError, run: RunFolder, config: Config, dataset: Dataset) -> UserError:
+    """Return the error about changed data with the files that have changed, if these are known."""
+    changes = changes_of_dataset(run.path, config.data, dataset)
+    if not changes:
+        return error
+    return UserError(
+        f"the data have changed since {run.path} was started: {changes.describe()}; restore them, or start a new run."
+    )
 
 
 def fingerprints(label_vectors: Tensor) -> list[float]:
@@ -177,7 +210,11 @@ def _label_prior(
             raise
         observer.on_message(f"no groups in the statistics: {error}")
         return None, _no_groups(names)
-    groups = group_classes(embeddings, config.labels.eps)
+    if config.labels.source == "attributes":
+        observer.on_message(f"the label vectors are the class attributes of {config.labels.path}")
+    labels = config.labels
+    rule = "dbscan" if labels.rule == "auto" and config.method.name == "semco" else labels.rule
+    groups = group_classes(embeddings, labels.eps, rule, labels.together, labels.apart)
     for note in (*embeddings.notes, *groups.notes):
         observer.on_message(note)
     count = int(groups.group_ids.max()) + 1

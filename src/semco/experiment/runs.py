@@ -12,12 +12,16 @@ import torch
 from semco.config import Config
 from semco.data.batches import check_batch_size
 from semco.data.datasets import Dataset
+from semco.data.sources import list_source
+from semco.data.views import will_compile
 from semco.distributed.processes import Processes, broadcast_from_main, process_group, same_error_everywhere
 from semco.errors import UserError
 from semco.experiment.plan import make_plan, with_plan_of
-from semco.experiment.problem import Problem, prepare, with_image_size
+from semco.experiment.problem import Problem, prepare, with_attributes, with_image_size
 from semco.experiment.session import Session
+from semco.methods import Method
 from semco.report import write_report
+from semco.run.data_record import changes_of_listing
 from semco.run.folder import RunFolder, check_free, free_run_folder
 from semco.run.identity import changes_of_command
 from semco.run.result import RunResult
@@ -42,7 +46,7 @@ def train(
         raise UserError(
             f"train takes a semco.Config, not {type(config).__name__}; Config.parse makes one from plain values."
         )
-    config = with_image_size(config)
+    config = with_attributes(with_image_size(config))
     processes = Processes.from_environment()
     watcher = _observer_of(observer, processes)
     with process_group(processes):
@@ -56,6 +60,7 @@ def train(
             check_batch_size(config.training.batch_size, processes.world_size)
             device = choose_device(config.training.device, processes)
             problem = prepare(config, None, watcher, dataset)
+            _announce_compilation(config, device, watcher)
             if minutes is not None and processes.is_main:
                 config = _plan(config, problem, device, minutes, watcher)
         config = broadcast_from_main(config, processes)
@@ -64,7 +69,15 @@ def train(
         return Session(config, run, problem, device, processes, watcher).execute()
 
 
+def _announce_compilation(config: Config, device: torch.device, observer: Observer) -> None:
+    if Method.registry[config.method.name].takes_steps and will_compile(device):
+        observer.on_message("compiling the code that makes views, once per installation: some seconds")
+
+
 def _plan(config: Config, problem: Problem, device: torch.device, minutes: float, observer: Observer) -> Config:
+    if not Method.registry[config.method.name].takes_steps:
+        observer.on_message(f"plan: {config.method.name} on the features of {config.model.backbone}; no training steps")
+        return config
     plan = make_plan(config, problem, device, minutes)
     for line in plan.lines():
         observer.on_message(line)
@@ -80,7 +93,7 @@ def resume(path: Path | str, observer: Observer | None = None) -> RunResult:
 
 def train_or_resume(config: Config, path: Path, observer: Observer | None = None) -> RunResult:
     """Train into ``path``, or resume the run that was started there with the same configuration."""
-    run, config = RunFolder(path), with_image_size(config)
+    run, config = RunFolder(path), with_attributes(with_image_size(config))
     check_same_configuration(run, config)
     return resume(path, observer) if run.config_file.exists() else train(config, path, observer)
 
@@ -109,11 +122,26 @@ def _resume(path: Path, processes: Processes, observer: Observer) -> RunResult:
     if broadcast_from_main(run.is_complete(), processes):
         if processes.is_main and not run.report_file.exists():  # killed between the result and the page
             write_report([run.path], run.report_file)
+        if processes.is_main:
+            _report_changed_data(run, config, observer)
         return run.result()
     with same_error_everywhere(processes):
         device = choose_device(config.training.device, processes)
         problem = prepare(config, run, observer)
+        _announce_compilation(config, device, observer)
     return Session(config, run, problem, device, processes, observer).execute()
+
+
+def _report_changed_data(run: RunFolder, config: Config, observer: Observer) -> None:
+    """Say which files of the data have changed since a finished run was trained."""
+    try:
+        listing = list_source(config.data)
+        changes = None if listing is None else changes_of_listing(run.path, config.data, listing)
+    except UserError as error:
+        observer.on_message(f"the data of this run cannot be read any more: {error}")
+        return
+    if changes:
+        observer.on_message(f"the data have changed since this run was trained: {changes.describe()}")
 
 
 def _path_of_run(config: Config, out: Path | str | None, processes: Processes, is_planned: bool) -> Path:

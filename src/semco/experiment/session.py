@@ -24,7 +24,7 @@ from semco.distributed.processes import Processes, broadcast_from_main, gather_u
 from semco.evaluation.metrics import accuracy
 from semco.evaluation.model_file import ModelDescription, SavedModel, save_model
 from semco.evaluation.pool_labels import write_pseudo_labels
-from semco.evaluation.probabilities import Head, Scorer, predict_probabilities
+from semco.evaluation.probabilities import Head, HeadScorers, Scorer, heads_of, predict_probabilities
 from semco.evaluation.results import Evaluation, evaluate_probabilities, write_evaluation
 from semco.evaluation.samples import pick_samples
 from semco.experiment.cross_validation import Comparison, fold_positions, number_of_folds
@@ -34,6 +34,7 @@ from semco.methods import build_method, describe_method
 from semco.methods.base import Method
 from semco.models import Network
 from semco.report import write_report
+from semco.run.data_record import write_data_record
 from semco.run.folder import RunFolder
 from semco.run.identity import run_digest
 from semco.run.result import ProbeResult, RunResult
@@ -62,6 +63,7 @@ class Session:
                     stack.enter_context(self.run.lock())
                     self.run.remove_leftovers()
                     write_problem(self.run, self.problem, self.config, self._method.scale)
+                    write_data_record(self.run.path, self.config.data, self.problem.dataset)
             trainer = self._trainer()
             self.observer.on_message(f"method: {describe_method(self.config.method.name)}")
             self.observer.on_message(f"{self.problem.counts()}; {self.config.training.total_steps:,} steps")
@@ -114,7 +116,11 @@ class Session:
     def _scores(self, network: nn.Module, batches: Iterable[Tensor], head: Head) -> NDArray[np.float32]:
         """Return the probabilities (N, K) of the inputs of all processes, of which each gives its share."""
         scorer = Scorer(head, self.problem.label_vectors.to(self.device), self._method.scale)
-        scores = predict_probabilities(network, batches, scorer).reshape(-1, self.problem.dataset.num_classes)
+        return self._gathered(predict_probabilities(network, batches, scorer), self.problem.dataset.num_classes)
+
+    def _gathered(self, scores: NDArray[np.float32], columns: int) -> NDArray[np.float32]:
+        """Return the rows of all processes; those of a process without images have no columns yet."""
+        scores = scores.reshape(-1, columns)
         everything: NDArray[np.float32] = gather_uneven_rows(torch.from_numpy(scores), self.processes).numpy()
         return everything
 
@@ -124,9 +130,18 @@ class Session:
             return None
         return self._scores(part, self._model.test_inputs(), head)
 
+    def _test_scores_by_head(self, part: nn.Module, is_probe: bool) -> dict[Head, NDArray[np.float32]]:
+        """Return the probabilities of the test images by head, from one pass; a probe has no semantic head."""
+        if self.problem.dataset.test_images is None:
+            return {}
+        heads = heads_of(None if is_probe else self._method.scale)
+        scorers = HeadScorers(heads, self.problem.label_vectors.to(self.device), self._method.scale)
+        scores = predict_probabilities(part, self._model.test_inputs(), scorers)
+        return scorers.split(self._gathered(scores, len(heads) * self.problem.dataset.num_classes))
+
     def _validate(self, network: nn.Module) -> dict[str, float]:
         """Return the accuracy on the validation images as a metric, if there are any."""
-        value = self._validation_accuracy(network, self.config.evaluation.head)
+        value = self._validation_accuracy(network, self._configured_head)
         return {} if value is None else {"validation_accuracy": value}
 
     def _validation_accuracy(self, network: nn.Module, head: Head) -> float | None:
@@ -184,9 +199,17 @@ class Session:
         )
         return network, result.model_copy(update={"is_kept": True})
 
+    @property
+    def _configured_head(self) -> Head:
+        """The head that predicts, unless the model is the probe: by default that of the method's paper."""
+        head = self.config.evaluation.head
+        if head != "auto":
+            return head
+        return self._method.pretrained_head if self._model.is_pretrained else self._method.predicting_head
+
     def _head(self, probe: ProbeResult | None) -> Head:
         """Return the head that predicts: the configured one, or the one-hot head if the model is the probe."""
-        return "one_hot" if probe is not None and probe.is_kept else self.config.evaluation.head
+        return "one_hot" if probe is not None and probe.is_kept else self._configured_head
 
     def _compare(self, trained: nn.Module, probe: nn.Module) -> Comparison | None:
         """Compare with the probe on the validation images, or by cross-validation if there are none."""
@@ -223,7 +246,7 @@ class Session:
 
     def _are_right(self, network: nn.Module, index: Tensor, head: Head | None = None) -> NDArray[np.bool_]:
         """Return for which training images at ``index`` the network, with the configured head, predicts the class."""
-        scores = self._training_scores(network, index, head or self.config.evaluation.head)
+        scores = self._training_scores(network, index, head or self._configured_head)
         right: NDArray[np.bool_] = scores.argmax(axis=1) == self.problem.dataset.train_labels[index].numpy()
         return right
 
@@ -237,17 +260,22 @@ class Session:
         outputs = self._model.pool(part).unlabelled()
         validation = self._validation_accuracy(part, head)
         network = self._model.complete(part)
-        scores = self._test_scores(part, head)
+        is_probe = yardstick is not None and yardstick.is_kept
+        scores = self._test_scores_by_head(part, is_probe)
         result: RunResult | None = None
         with same_error_everywhere(self.processes):
             if self.processes.is_main:
-                evaluation = self._evaluate(scores, head)
+                evaluations = {each: self._evaluate(values, each) for each, values in scores.items()}
+                heads = {each: found for each, found in evaluations.items() if found is not None}
+                evaluation = heads.get(head)
                 pseudo_labels = self._pseudo_labels(outputs)
                 save_model(self.run.model, SavedModel(self._description(head), network, self.problem.label_vectors))
                 result = self._result(trainer, validation, evaluation, pseudo_labels, yardstick)
+                numbers = {each: found.numbers() for each, found in heads.items()}
+                result = result.model_copy(update={"heads": numbers})
                 self.run.write_result(result)
                 # Whatever fails from here on does not cost the result, and `resume` tries it again.
-                self._write_test(evaluation, scores)
+                self._write_test(evaluation, scores.get(head), heads)
                 self._write_pool(pseudo_labels)
                 write_report([self.run.path], self.run.report_file)
         result = broadcast_from_main(result, self.processes)
@@ -273,6 +301,8 @@ class Session:
             steps=trainer.state.step,
             seconds=round(trainer.state.seconds, 3),
             validation_accuracy=validation_accuracy,
+            validation_images=len(self.problem.split.validation),
+            skipped_images=len(self.problem.dataset.skipped),
             pseudo_labels=describe_pool(pseudo_labels, self._pool_truth().to(self.device), group_ids),
             probe=probe,
             **{"head": self._head(probe), **test},
@@ -303,7 +333,7 @@ class Session:
         return self._method.pseudo_labels(outputs, index)
 
     def _pool_truth(self) -> Tensor:
-        """Return the true classes of the pool (U,), -1 where they are not known."""
+        """Return the true classes of the pool (U,) as `hidden_truth` does."""
         split = self.problem.split
         return hidden_truth(self.problem.dataset.train_labels, split)[torch.from_numpy(split.unlabelled)]
 
@@ -311,7 +341,8 @@ class Session:
         split, paths = self.problem.split, self.problem.dataset.train_paths
         chosen = None if paths is None else [paths[i] for i in split.unlabelled]
         truth = self._pool_truth().numpy()
-        write_pseudo_labels(self.run.pseudo_labels_file, split.unlabelled, truth, pseudo_labels, chosen)
+        names = self.problem.dataset.class_names
+        write_pseudo_labels(self.run.pseudo_labels_file, split.unlabelled, truth, pseudo_labels, chosen, names)
 
     def _evaluate(self, scores: NDArray[np.float32] | None, head: Head) -> Evaluation | None:
         """Evaluate the test images, which select nothing."""
@@ -321,9 +352,14 @@ class Session:
         group_ids = self.problem.groups.group_ids
         return evaluate_probabilities(scores, dataset.test_labels.numpy(), dataset.class_names, group_ids, head)
 
-    def _write_test(self, evaluation: Evaluation | None, scores: NDArray[np.float32] | None) -> None:
+    def _write_test(
+        self,
+        evaluation: Evaluation | None,
+        scores: NDArray[np.float32] | None,
+        heads: Mapping[Head, Evaluation],
+    ) -> None:
         dataset = self.problem.dataset
         if evaluation is None or scores is None or dataset.test_images is None or dataset.test_labels is None:
             return
         samples = pick_samples(dataset.test_images, scores, dataset.test_labels.numpy())
-        write_evaluation(self.run.path, evaluation, samples)
+        write_evaluation(self.run.path, evaluation, samples, heads)

@@ -1,0 +1,122 @@
+"""Continue a finished run with additional labels, as a new run that starts from its EMA weights."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from semco.config import Config
+from semco.data.datasets import Dataset, find_class
+from semco.data.sources import load
+from semco.data.split import Split
+from semco.errors import UserError, brief
+from semco.evaluation.model_file import WEIGHTS
+from semco.experiment.runs import train
+from semco.files import open_regular, read_text, write_json, write_text
+from semco.models import has_weights
+from semco.run.folder import RunFolder, check_free, free_folder
+from semco.run.result import RunResult
+from semco.training.observer import Observer
+
+PARENT_FILE = "parent.json"
+
+
+def continue_run(
+    parent: Path, labels: Path, out: Path | None = None, observer: Observer | None = None, steps: int | None = None
+) -> RunResult:
+    """Train on from the EMA weights of ``parent`` with the labels of a table in addition to its own.
+
+    The table has the columns path (or index, for data without files) and label; rows without a label are left out. All
+    labels that the new run learns from are written beside its folder, and ``parent.json`` names the parent.
+    """
+    folder = RunFolder.open(parent)
+    out = out or free_folder(parent.parent, f"{parent.name}-continued")
+    check_free(out)
+    config = folder.config()
+    dataset = load(config.data)
+    split = Split.from_json(read_text(folder.split_file), dataset.train_labels)
+    added = read_labels(labels, dataset)
+    data = _data_fields(dataset, split, added, out)
+    model = {"weights": (folder.model / WEIGHTS).absolute(), "heads_init": "probe"}
+    if not has_weights(config.model):  # all layers are trained on, as in the parent
+        model |= {"tune": "all", "freeze_norm": "off"}
+    changes = {
+        "data": config.data.model_copy(update=data),
+        "model": config.model.model_copy(update=model),
+        "training": config.training.model_copy(update={} if steps is None else {"steps": steps, "epochs": None}),
+    }
+    result = train(Config.parse(config.model_copy(update=changes).model_dump()), out, observer)
+    write_json(out / PARENT_FILE, {"parent": str(parent), "added_labels": len(added), "labels_from": str(labels)})
+    return result
+
+
+def read_labels(file: Path, dataset: Dataset) -> dict[int, int]:
+    """Return the class id of each training image that a table labels, by its position."""
+    positions = {os.path.normpath(path): i for i, path in enumerate(dataset.train_paths or ())}
+    found: dict[int, int] = {}
+    with io.TextIOWrapper(open_regular(file), "utf-8-sig", "surrogateescape", newline="") as stream:
+        for number, row in enumerate(csv.DictReader(stream), start=2):
+            label = (row.get("label") or "").strip()
+            if label:
+                position = _position(file, number, row, positions, len(dataset.train_labels))
+                found[position] = find_class(dataset.class_names, label, f"class in {file}, line {number}:")
+    if not found:
+        raise UserError(f"{file} has no row with a label; fill in its column label.")
+    return found
+
+
+def _position(file: Path, number: int, row: Mapping[str, str | None], positions: Mapping[str, int], count: int) -> int:
+    path, index = (row.get("path") or "").strip(), (row.get("index") or "").strip()
+    if path:
+        beside = os.path.normpath(file.parent / path)
+        found = positions.get(os.path.normpath(path), positions.get(beside))
+        if found is not None:
+            return found
+    elif index.isdecimal() and int(index) < count:
+        return int(index)
+    raise UserError(f"{file}, line {number}: there is no training image {brief(path or index)}; correct the row.")
+
+
+def _data_fields(dataset: Dataset, split: Split, added: Mapping[int, int], out: Path) -> dict[str, object]:
+    """Return the fields of the data of the new run, whose labels are written beside its folder."""
+    plain: dict[str, object] = {"labels_per_class": None, "num_labels": None, "imbalance": 1.0}
+    labelled = sorted({*split.labelled.tolist(), *added})
+    known = dataset.train_labels.numpy()
+    if dataset.train_paths is None or all(known[i] == label for i, label in added.items()):
+        _check_agreement(known, added)
+        file = out.parent / f"{out.name}.labelled.txt"
+        write_text(file, "".join(f"{position}\n" for position in labelled))
+        return plain | {"labelled_from": file.absolute()}
+    file = out.parent / f"{out.name}.labels.csv"
+    write_text(file, _table(dataset, labelled, added))
+    return plain | {"labels_from": file.absolute(), "labelled_from": None}
+
+
+def _check_agreement(known: np.ndarray, added: Mapping[int, int]) -> None:
+    """Refuse labels that differ from those of a data set without files, whose labels cannot be changed."""
+    wrong = [position for position, label in added.items() if known[position] != label]
+    if wrong:
+        raise UserError(
+            f"image {wrong[0]} has another label, or none, in the data set, which a table cannot change: add the label "
+            "to the data set itself."
+        )
+
+
+def _table(dataset: Dataset, labelled: list[int], added: Mapping[int, int]) -> str:
+    """Return a table of all labelled training images and of the test images."""
+    assert dataset.train_paths is not None
+    names, text = dataset.class_names, io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["path", "label", "split"])
+    for position in labelled:
+        label = added.get(position, int(dataset.train_labels[position]))
+        writer.writerow([Path(dataset.train_paths[position]).absolute(), names[label], "train"])
+    test_labels = [] if dataset.test_labels is None else dataset.test_labels.tolist()
+    for path, label in zip(dataset.test_paths or (), test_labels, strict=False):
+        writer.writerow([Path(path).absolute(), names[label], "test"])
+    return text.getvalue()

@@ -1,0 +1,103 @@
+"""The model card: what a model was trained on, how well it works, and what limits and licences it has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from semco.evaluation.engine import About
+from semco.evaluation.model_file import load_model
+from semco.files import write_text
+from semco.methods import describe_method
+from semco.run.folder import RunFolder
+from semco.run.result import RunResult
+
+VECTOR_LICENCES = {
+    "auto": "bundled with SemCo, CC BY-SA 4.0 (GloVe, word2vec, ConceptNet)",
+    "bundled": "bundled with SemCo, CC BY-SA 4.0 (GloVe, word2vec, ConceptNet)",
+    "encoder": "computed by a text encoder; its licence applies",
+}
+
+
+def write_card(folder: RunFolder, file: Path, about: About) -> None:
+    """Write the model card of a finished run."""
+    result = folder.result()
+    sections = [
+        "# Model card",
+        _intended_use(about),
+        _data(folder, result),
+        _accuracy(result),
+        _classes(about),
+        _limits(result),
+        _licences(folder),
+    ]
+    write_text(file, "\n\n".join(sections) + "\n")
+
+
+def _intended_use(about: About) -> str:
+    height, width = about.image_size
+    return (
+        f"Image classifier with {len(about.class_names)} classes. It reads RGB photos of any size, crops the centre "
+        f"square and resizes it to {height} x {width} pixels. The {about.head} head predicts."
+    )
+
+
+def _data(folder: RunFolder, result: RunResult) -> str:
+    config = folder.config()
+    lines = [
+        "## Training",
+        f"- Data: `{Path(config.data.source).name}`, {result.num_labels:,} labelled images; the others without labels.",
+        f"- Method: {describe_method(result.method)} (`{result.method}`), {result.steps:,} steps, seed "
+        f"{config.training.seed}.",
+        f"- Network: `{config.model.backbone}`.",
+    ]
+    if result.probe is not None and result.probe.is_kept:
+        lines.append("- The model is a linear probe on the features of the pretrained network: training was worse.")
+    return "\n".join(lines)
+
+
+def _accuracy(result: RunResult) -> str:
+    lines = ["## Measured accuracy"]
+    if result.test_accuracy is None:
+        shown = result.headline()
+        lines.append(
+            "There were no test images, so the accuracy is not known."
+            if shown is None
+            else f"No test images; {shown[0]} {shown[1]:.1%}."
+        )
+        return "\n\n".join(lines)
+    rows = [("accuracy", result.test_accuracy), ("top-5 accuracy", result.top5)]
+    rows += [("right look-alike group", result.group_accuracy), ("calibration error", result.calibration_error)]
+    lines.append(f"On {result.test_images:,} test images, which selected nothing:")
+    table = ["| | |", "|---|---|", *(f"| {name} | {value:.1%} |" for name, value in rows if value is not None)]
+    lines.append("\n".join(table))
+    lines.append("The calibration error is the mean gap between confidence and accuracy (15 bins).")
+    return "\n\n".join(lines)
+
+
+def _classes(about: About) -> str:
+    single = [name for name, group in zip(about.class_names, about.groups, strict=True) if name == group]
+    groups = list(dict.fromkeys(group for group in about.groups if group not in single))
+    lines = ["## Classes", f"Classes: {', '.join(about.class_names)}."]
+    if groups:
+        lines.append("Look-alike groups, by the meaning of the names:\n\n" + "\n".join(f"- {each}" for each in groups))
+    return "\n\n".join(lines)
+
+
+def _limits(result: RunResult) -> str:
+    weak = sorted((value, name) for name, value in result.per_class.items() if value is not None)[:5]
+    lines = [
+        "## Limits",
+        "- Every photo gets one of the classes, also a photo of something else.",
+        "- Photos unlike those of the training data (other cameras, places, angles) are classified less well.",
+        "- Only the centre square of a photo is seen.",
+    ]
+    if weak:
+        lines.append("- Lowest accuracy: " + ", ".join(f"{name} {value:.0%}" for value, name in weak) + ".")
+    return "\n".join(lines)
+
+
+def _licences(folder: RunFolder) -> str:
+    labels = folder.config().labels
+    vectors = VECTOR_LICENCES.get(labels.source, f"your own, from `{labels.path}`; check their licence")
+    provenance = load_model(folder.model).description.provenance or "random, so they have no licence of their own"
+    return f"## Licences\n\n- Label vectors: {vectors}.\n- Initial weights of the network: {provenance}."

@@ -1,0 +1,63 @@
+"""The whole way from photos to probabilities as one module without Python objects in its outputs, ready to export.
+
+Shapes: N photos, H and W pixels, K classes.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from semco.evaluation.engine import About, about_of
+from semco.evaluation.model_file import SavedModel
+from semco.evaluation.probabilities import Head, Scorer
+from semco.export.preprocessing import Preprocessing
+from semco.models import Network
+
+# Names of the outputs: the probabilities of the head that predicts, then those of each head if there are several.
+CHOSEN = "probabilities"
+
+
+class Classifier(nn.Module):
+    """Normalised images (N, C, h, w) to a tuple of probabilities (N, K): the chosen head, then each head."""
+
+    def __init__(self, network: Network, scorers: tuple[Scorer, ...]) -> None:
+        super().__init__()
+        self.network = network
+        self._scorers = scorers
+
+    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
+        outputs = self.network(images)
+        return tuple(scorer(outputs) for scorer in self._scorers)
+
+
+class Program(nn.Module):
+    """Photos (N, H, W, 3) uint8 to a tuple of probabilities (N, K)."""
+
+    def __init__(self, model: SavedModel, head: Head | None = None) -> None:
+        super().__init__()
+        described = model.description
+        self.about: About = about_of(described, head)
+        self.preprocessing = Preprocessing(described.image_size, described.channels, described.mean, described.std)
+        network = model.network.to("cpu").to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+        vectors = model.label_vectors.cpu()
+        scorers = tuple(Scorer(each, vectors, described.scale) for each in (self.about.head, *self.more_heads))
+        self.classifier = Classifier(network.eval().requires_grad_(False), scorers)
+
+    @property
+    def more_heads(self) -> tuple[Head, ...]:
+        """The heads that have an output of their own."""
+        return self.about.heads if len(self.about.heads) > 1 else ()
+
+    @property
+    def output_names(self) -> list[str]:
+        return [CHOSEN, *(f"{CHOSEN}_{head}" for head in self.more_heads)]
+
+    def forward(self, photos: Tensor) -> tuple[Tensor, ...]:
+        probabilities: tuple[Tensor, ...] = self.classifier(self.preprocessing(photos))
+        return probabilities
+
+    def example(self) -> Tensor:
+        """Return photos (2, H, W, 3) that are larger than the images of the model, to trace the program with."""
+        side = self.preprocessing.side
+        return torch.randint(0, 256, (2, side + 5, side + 9, 3), dtype=torch.uint8)

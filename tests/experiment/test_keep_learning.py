@@ -1,0 +1,116 @@
+"""Suggesting images to label, and continuing a run with more labels."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from safetensors.torch import load_file
+
+from semco.config import Config, merge
+from semco.data.sources import load
+from semco.data.split import Split
+from semco.errors import UserError
+from semco.experiment import train
+from semco.experiment.continuation import continue_run
+from semco.experiment.suggest import choose, suggest, worth_of, write_suggestions
+from semco.run.folder import RunFolder
+from tests.conftest import CLASSES, tiny_images
+
+
+def test_worth_by_hand() -> None:
+    sure, split = [1.0, 0.0], [0.5, 0.5]
+    scores = {
+        "one_hot": np.array([sure, split, sure], np.float32),
+        "semantic": np.array([sure, split, sure[::-1]], np.float32),
+    }
+    # Sure and agreed: 0. Undecided, but agreed: (1 + 0) / 2. Sure of opposite classes: (1 + 1) / 2.
+    np.testing.assert_allclose(worth_of(scores), [0, 0.5, 1], atol=1e-6)
+    np.testing.assert_allclose(worth_of({"one_hot": scores["one_hot"]}), [0, 1, 0], atol=1e-6)
+
+
+def unit(*degrees: float) -> np.ndarray:
+    radians = np.radians(degrees)
+    return np.stack([np.cos(radians), np.sin(radians)], axis=1).astype(np.float32)
+
+
+def test_chosen_images_differ_from_each_other_and_from_labelled_ones() -> None:
+    features = unit(0, 1, 2, 90, 91, 180)
+    worth = np.array([0.9, 0.95, 0.5, 0.3, 0.2, 0.1])
+    assert choose(worth, features, unit(270), 3) == [1, 3, 5]  # the best of each of three clusters
+    assert choose(worth, features, unit(180.5), 2) == [1, 3]
+    assert 5 not in choose(worth, features, unit(180.5), 3)  # a near duplicate of the labelled image
+
+
+@pytest.fixture(scope="module")
+def run(tiny_values: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("learning") / "run"
+    train(Config.parse(tiny_values), folder)
+    return folder
+
+
+def test_suggestions_become_labels_of_a_new_run(run: Path, tmp_path: Path) -> None:
+    found = suggest(run, 6)
+    dataset = load(RunFolder(run).config().data)
+    split = Split.from_json((run / "split.json").read_text(), dataset.train_labels)
+    positions = [each.position for each in found]
+    assert len(set(positions)) == 6
+    assert not set(positions) & set(split.labelled.tolist())
+    assert [each.worth for each in found] == sorted((each.worth for each in found), reverse=True)
+    write_suggestions(tmp_path, found)
+    assert (tmp_path / "suggestions.html").read_text().count("<figure>") == 6
+    file = tmp_path / "suggestions.csv"
+    with pytest.raises(UserError, match="has no row with a label"):
+        continue_run(run, file, tmp_path / "new")
+    with file.open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    for row in rows[:5]:  # one is left without a label
+        row["label"] = CLASSES[int(dataset.train_labels[int(row["index"])])]
+    with file.open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    result = continue_run(run, file, tmp_path / "new", steps=2)
+    assert (result.num_labels, result.steps) == (len(split.labelled) + 5, 2)
+    parent = json.loads((tmp_path / "new" / "parent.json").read_text())
+    assert (parent["parent"], parent["added_labels"]) == (str(run), 5)
+    config = RunFolder(tmp_path / "new").config()
+    assert config.model.weights == run / "model" / "model.safetensors"
+    again = Split.from_json((tmp_path / "new" / "split.json").read_text(), dataset.train_labels)
+    assert set(again.labelled) == set(split.labelled) | {int(row["index"]) for row in rows[:5]}
+    # Two steps with a small learning rate leave the backbone close to where the parent ended.
+    before, after = (load_file(folder / "model" / "model.safetensors") for folder in (run, tmp_path / "new"))
+    name = "backbone.stem.weight" if "backbone.stem.weight" in before else next(n for n in before if "conv" in n)
+    assert float((before[name] - after[name]).abs().mean()) < 0.1 * float(before[name].abs().mean())
+
+
+def test_a_folder_gets_labels_from_a_table(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    images, labels = tiny_images(6, seed=0)
+    for number, (image, label) in enumerate(zip(images, labels, strict=True)):
+        part = CLASSES[label] if number % 6 < 4 else "unlabeled"
+        part = f"test/{CLASSES[label]}" if number % 6 == 0 else part
+        file = tmp_path / "photos" / part / f"{number}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).convert("RGB").save(file)
+    data = {"source": str(tmp_path / "photos"), "labels_per_class": None, "image_size": 8}
+    values = merge(tiny_values, {"data": data, "training": {"steps": 2}})
+    train(Config.parse(values), tmp_path / "run")
+    (tmp_path / "new.csv").write_text("path,label\nphotos/unlabeled/4.png,dog\nphotos/unlabeled/5.png,\n")
+    result = continue_run(tmp_path / "run", tmp_path / "new.csv", tmp_path / "next")
+    assert result.num_labels == 4 * 3 + 1
+    assert result.test_images == 4
+    table = (tmp_path / "next.labels.csv").read_text().splitlines()
+    assert f"{tmp_path}/photos/unlabeled/4.png,dog,train" in table
+    (tmp_path / "new.csv").write_text("path,label\nphotos/unlabeled/gone.png,dog\n")
+    with pytest.raises(UserError, match=r"new\.csv, line 2: there is no training image 'photos/unlabeled/gone\.png'"):
+        continue_run(tmp_path / "run", tmp_path / "new.csv", tmp_path / "third")
+    (tmp_path / "new.csv").write_text("path,label\nphotos/unlabeled/4.png,dragon\n")
+    with pytest.raises(UserError, match=r"unknown class in .*new\.csv, line 2: 'dragon'"):
+        continue_run(tmp_path / "run", tmp_path / "new.csv", tmp_path / "third")
+    with pytest.raises(UserError, match="ask for 1 to"):
+        suggest(tmp_path / "run", 1000)

@@ -1,0 +1,122 @@
+"""Exported models give the same answers as torch."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from numpy.typing import NDArray
+
+import semco
+from semco.errors import UserError
+from semco.evaluation.model_file import load_model
+from semco.evaluation.onnx_engine import OnnxEngine
+from semco.evaluation.predictor import fastest
+from semco.export.run import Export, export_run
+from semco.types import Outputs
+from tests.conftest import CLASSES, tiny_images
+
+
+@pytest.fixture(scope="module")
+def photos() -> NDArray[np.uint8]:
+    images, _ = tiny_images(5, seed=8)
+    return np.repeat(images[..., None], 3, axis=3)
+
+
+def test_a_plain_session_gives_probabilities_and_names(run: Path, exported: Export, photos: NDArray[np.uint8]) -> None:
+    """What a program without SemCo does: numpy and ONNX Runtime."""
+    session = onnxruntime.InferenceSession(exported.file, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    found = dict(zip(names, session.run(None, {"photos": photos}), strict=True))
+    expected = semco.load(run, engine="torch").predict_proba(photos)
+    np.testing.assert_allclose(found["probabilities"], expected, atol=1e-5)
+    order = np.argsort(-expected, axis=1)[:, :3]
+    assert found["top_names"].tolist() == np.array(CLASSES)[order].tolist()
+    np.testing.assert_allclose(found["top_probabilities"], np.take_along_axis(expected, order, 1), atol=1e-5)
+    for head in ("one_hot", "semantic"):
+        of_head = semco.load(run, head=head, engine="torch").predict_proba(photos)  # type: ignore[arg-type]
+        np.testing.assert_allclose(found[f"probabilities_{head}"], of_head, atol=1e-5)
+    metadata = session.get_modelmeta().custom_metadata_map
+    assert json.loads(metadata["class_names"]) == list(CLASSES)
+    assert json.loads(metadata["groups"]) == ["dog + cat", "dog + cat", "ship + truck", "ship + truck"]
+
+
+def test_any_batch_and_any_size(exported: Export, run: Path) -> None:
+    rng = np.random.default_rng(0)
+    with_torch, with_onnx = semco.load(run, engine="torch"), OnnxEngine(exported.file)
+    for count, height, width in ((1, 8, 8), (3, 20, 33), (2, 5, 4)):
+        batch = rng.integers(90, 160, (count, height, width, 3)).astype(np.uint8)
+        gap = np.abs(with_onnx.score_photos(batch).chosen - with_torch.predict_proba(batch))
+        assert gap.max() < 0.02  # the pixels may differ by a level
+
+
+def test_what_was_measured(exported: Export) -> None:
+    assert (exported.images, exported.opset, exported.agreement) == (80, 20, 1.0)
+    assert exported.difference < 1e-5
+    assert exported.accuracy == exported.torch_accuracy
+    card = exported.card.read_text()
+    for text in ("16 labelled images", "SemCo+", "dog + cat", "80 test images", "calibration error", "Licences"):
+        assert text in card
+
+
+def test_an_exported_run_can_use_either_engine(run: Path, exported: Export, photos: NDArray[np.uint8]) -> None:
+    onnx, plain = semco.load(run, engine="onnx"), semco.load(run, engine="torch")
+    assert (onnx.engine.name, plain.engine.name) == ("onnx", "torch")
+    assert onnx.about == plain.about
+    for head in ("semantic", "average"):
+        one = semco.load(exported.file, head=head)  # type: ignore[arg-type]
+        other = semco.load(run, head=head, engine="torch")  # type: ignore[arg-type]
+        np.testing.assert_allclose(one.predict_proba(photos), other.predict_proba(photos), atol=1e-5)
+    assert fastest([onnx.engine, plain.engine]) in (onnx.engine, plain.engine)
+    answers = [semco.load(run, engine=name).predict(photos) for name in ("auto", "onnx", "torch")]  # type: ignore[arg-type]
+    assert all([a.label for a in each] == [a.label for a in answers[0]] for each in answers)
+
+
+def test_torch_export(run: Path, tmp_path: Path, photos: NDArray[np.uint8]) -> None:
+    done = export_run(run, tmp_path / "model.pt2")
+    assert done.difference < 1e-5
+    extra = {"semco.json": ""}
+    program = torch.export.load(done.file, extra_files=extra).module()
+    assert json.loads(extra["semco.json"])["class_names"] == list(CLASSES)
+    with torch.no_grad():
+        found = program(torch.from_numpy(photos))[0].numpy()
+    np.testing.assert_allclose(found, semco.load(run).predict_proba(photos), atol=1e-5)
+
+
+def test_a_network_can_be_exported_by_itself(run: Path) -> None:
+    """`Outputs` is known to torch.export."""
+    network = load_model(run / "model").network
+    images = torch.randn(2, 1, 8, 8)
+    outputs = torch.export.export(network, (images,)).module()(images)
+    assert isinstance(outputs, Outputs)
+    torch.testing.assert_close(outputs.logits, network(images).logits)
+
+
+@pytest.mark.slow
+def test_int8(run: Path, tmp_path: Path) -> None:
+    done = export_run(run, tmp_path / "int8.onnx", int8=True)
+    assert done.accuracy is not None
+    assert done.torch_accuracy is not None
+    assert abs(done.accuracy - done.torch_accuracy) < 0.1
+    assert done.difference > 1e-5  # it is another model
+
+
+@pytest.mark.parametrize(
+    ("name", "int8", "sentence"),
+    [("model.h5", False, "exported as .onnx or .pt2"), ("model.pt2", True, "int8 is for .onnx files")],
+)
+def test_targets_that_cannot_be_written(run: Path, tmp_path: Path, name: str, int8: bool, sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        export_run(run, tmp_path / name, int8=int8)
+
+
+def test_files_that_are_no_exported_models(tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").write_bytes(b"nothing")
+    with pytest.raises(UserError, match="is not a model that ONNX Runtime reads"):
+        semco.load(tmp_path / "model.onnx")
+    with pytest.raises(UserError, match=r"gone\.onnx is missing"):
+        semco.load(tmp_path / "gone.onnx")

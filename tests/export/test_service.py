@@ -1,0 +1,167 @@
+"""The HTTP service, driven by a real client and by a browser."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import io
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import uvicorn
+from PIL import Image
+
+import semco
+from semco.export.service import Limits, Service, build_app
+from tests.conftest import tiny_images
+from tests.export.chromium import PROGRAM, Browser
+
+
+class Server:
+    """The service in a thread, on a free port."""
+
+    def __init__(self, run: Path, limits: Limits | None = None, token: str | None = None) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        app = build_app(Service(semco.load(run, engine="torch"), limits, token))
+        config = uvicorn.Config(app, host="127.0.0.1", port=self.port, log_level="error", ws="none")
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, daemon=True)
+        self._thread.start()
+        while not self._server.started:
+            time.sleep(0.01)
+
+    def close(self) -> None:
+        self._server.should_exit = True
+        self._thread.join(20)
+
+    def ask(self, body: bytes, path: str = "/predict", **headers: str) -> tuple[int, Any]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            connection.request("POST", path, body, {name.replace("_", "-"): value for name, value in headers.items()})
+            response = connection.getresponse()
+            return response.status, json.loads(response.read())
+        finally:
+            connection.close()
+
+
+@pytest.fixture(scope="module")
+def server(run: Path) -> Iterator[Server]:
+    started = Server(run, Limits(megabytes=0.05, photos=3))
+    yield started
+    started.close()
+
+
+def png(image: np.ndarray) -> bytes:
+    content = io.BytesIO()
+    Image.fromarray(image).save(content, "png")
+    return content.getvalue()
+
+
+@pytest.fixture(scope="module")
+def photos() -> list[bytes]:
+    return [png(image) for image in tiny_images(10, seed=9)[0]]
+
+
+def form(*photos: bytes) -> tuple[bytes, str]:
+    parts = [
+        b'--edge\r\nContent-Disposition: form-data; name="photo"; filename="%d.png"\r\n\r\n%s\r\n' % (number, photo)
+        for number, photo in enumerate(photos)
+    ]
+    return b"".join(parts) + b"--edge--\r\n", "multipart/form-data; boundary=edge"
+
+
+def test_answers_are_those_of_python(server: Server, run: Path, photos: list[bytes], tmp_path: Path) -> None:
+    files = [tmp_path / f"{number}.png" for number in range(len(photos))]
+    for file, photo in zip(files, photos, strict=True):
+        file.write_bytes(photo)
+    expected = semco.load(run, engine="torch").predict(files, top=3)
+    with ThreadPoolExecutor(16) as clients:  # many at once, so that they share batches
+        answers = list(clients.map(server.ask, photos))
+    for (status, content), prediction in zip(answers, expected, strict=True):
+        assert status == 200
+        (answer,) = content["predictions"]
+        assert (answer["label"], answer["group"]) == (prediction.label, prediction.group)
+        assert answer["confidence"] == pytest.approx(prediction.confidence, abs=1e-5)
+        assert [each["label"] for each in answer["top"]] == [name for name, _ in prediction.top]
+
+
+def test_several_photos_in_a_form(server: Server, photos: list[bytes]) -> None:
+    body, kind = form(photos[0], b"broken", photos[1])
+    status, content = server.ask(body, "/predict?top=1", content_type=kind)
+    assert status == 200
+    names = [answer["name"] for answer in content["predictions"]]
+    assert names == ["0.png", "1.png", "2.png"]
+    assert content["predictions"][1]["error"] == "it is not an image in a known format"
+    assert len(content["predictions"][0]["top"]) == 1
+
+
+def test_health(server: Server) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    connection.request("GET", "/health")
+    assert json.loads(connection.getresponse().read()) == {"status": "ok", "classes": 4, "engine": "torch"}
+    connection.close()
+
+
+def test_bad_requests_get_a_sentence(server: Server, photos: list[bytes]) -> None:
+    body, kind = form(*photos[:4])
+    for arguments, headers, status, sentence in (
+        ((b"",), {}, 400, "holds no photo"),
+        ((b"no image",), {}, 415, "it is not an image in a known format"),
+        ((photos[0][:60],), {}, 415, "no photo can be read"),
+        ((b"x" * 60_000,), {}, 413, "larger than 0.05 MB"),
+        ((photos[0], "/predict?top=many"), {}, 400, "top is the number of classes"),
+        ((body,), {"content_type": kind}, 400, "cannot be read"),
+        ((b"nothing",), {"content_type": "multipart/form-data"}, 400, "the form cannot be read"),
+    ):
+        found, content = server.ask(*arguments, **headers)  # type: ignore[arg-type]
+        assert (found, list(content)) == (status, ["error"]), content
+        assert sentence in content["error"]
+        assert "Traceback" not in content["error"]
+
+
+def test_a_token_keeps_others_out(run: Path, photos: list[bytes]) -> None:
+    server = Server(run, token="secret")
+    try:
+        assert server.ask(photos[0])[0] == 401
+        assert server.ask(photos[0], authorization="Bearer wrong")[0] == 401
+        assert server.ask(photos[0], authorization="Bearer secret")[0] == 200
+    finally:
+        server.close()
+
+
+def test_more_requests_than_can_wait(run: Path, photos: list[bytes]) -> None:
+    server = Server(run, Limits(waiting=0))
+    try:
+        assert server.ask(photos[0]) == (503, {"error": "too many requests are waiting; try again in a moment."})
+    finally:
+        server.close()
+
+
+@pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed")
+def test_a_photo_is_dropped_on_the_page(server: Server, run: Path, photos: list[bytes], tmp_path: Path) -> None:
+    (tmp_path / "photo.png").write_bytes(photos[0])
+    (expected,) = semco.load(run, engine="torch").predict(tmp_path / "photo.png")
+    content = base64.b64encode(photos[0]).decode()
+    with Browser(tmp_path / "profile") as browser:
+        browser.open(f"http://127.0.0.1:{server.port}/")
+        browser.run(
+            f"""fetch("data:image/png;base64,{content}").then((answer) => answer.blob()).then((blob) => {{
+                const carried = new DataTransfer();
+                carried.items.add(new File([blob], "photo.png", {{ type: "image/png" }}));
+                document.getElementById("drop").dispatchEvent(new DragEvent("drop", {{ dataTransfer: carried }}));
+            }})"""
+        )
+        assert browser.wait("document.querySelector('.label')?.textContent") == expected.label
+        assert browser.run("document.querySelector('.group').textContent") == f"look-alikes: {expected.group}"
+        shown = browser.run("document.querySelector('.row span:last-child').textContent")
+        assert float(shown.rstrip("%")) == pytest.approx(100 * (expected.confidence or 0), abs=0.06)
