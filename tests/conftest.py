@@ -86,3 +86,15 @@ def tiny_values(tiny_npz: Path, tiny_vectors: Path) -> dict[str, Any]:
         "augment": {"flip": False, "pad": 0.0, "operations": 1, "cutout": 0.25},
         "training": {"steps": 12, "batch_size": 8, "mu": 2, "checkpoint_every": 4, "device": "cpu"},
     }
+
+
+@pytest.fixture
+def page() -> None:
+    """Asked for by tests of runs that write their page, in files that otherwise use ``no_page``."""
+
+
+@pytest.fixture
+def no_page(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs write no page, which takes half of the time of a tiny run; for tests that change nothing of it."""
+    if "page" not in request.fixturenames:
+        monkeypatch.setattr("semco.experiment.session.write_report", lambda *_: None)

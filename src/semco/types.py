@@ -11,6 +11,7 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import register_dataclass
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,10 @@ class Outputs:
             embedding=None if self.embedding is None else self.embedding.detach(),
             rotation=None if self.rotation is None else self.rotation.detach(),
         )
+
+
+# So that torch.export can hand out the outputs of a network.
+register_dataclass(Outputs)
 
 
 class Peers(Protocol):

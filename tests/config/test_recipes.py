@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 
 from semco.cli.main import app
 from semco.config import Config, configure, flat_fields
+from semco.config.datasets import DATASETS
 from semco.config.layers import layers_of, origins
 from semco.config.recipes import OURS, expand_recipes, published_error, recipes
-from semco.config.schema import DATASETS
-from semco.data.sources import REGISTERED
+from semco.data.sources import REGISTERED, load
 from semco.errors import UserError
 from semco.training.learning_rate import highest_learning_rate
 
@@ -25,12 +25,18 @@ PAPER: dict[str, Any] = {
     "data.source": "cifar100",
     "data.root": None,
     "data.classes": None,
+    "data.labels_from": None,
+    "data.unlabeled": None,
+    "data.labelled_from": None,
     "data.labels_per_class": None,
     "data.num_labels": 2500,  # Table 1
+    "data.label_spread": "even",  # Table 1: the same number of labels for each class
+    "data.imbalance": 1.0,
     "data.pool": "unlabelled",  # text, Experimental Setup: the remaining samples form the unlabelled set
     "data.validation": "none",  # no labels are held out
     "data.validation_size": 500,  # not used
     "data.image_size": None,  # text: 32x32
+    "data.pixels": "auto",
     "data.strict": False,
     "labels.source": "bundled",
     "labels.path": None,
@@ -38,6 +44,9 @@ PAPER: dict[str, Any] = {
     "labels.prompts": ["a photo of a {}."],  # not used
     "labels.aliases": {},
     "labels.strict_names": False,
+    "labels.rule": "dbscan",
+    "labels.together": [],
+    "labels.apart": [],
     "labels.eps": 0.2,  # supp., table of hyper-parameters
     "labels.min_groups": 1,
     "labels.dim": 128,  # supp., emb_dim
@@ -73,6 +82,7 @@ PAPER: dict[str, Any] = {
     "optim.momentum": 0.9,  # supp.
     "optim.nesterov": True,  # supp.
     "optim.weight_decay": 5e-4,  # supp.
+    "optim.start_decay": 0.0,  # Eq. 9 has no such term
     "optim.warmup": 10 / 300,  # supp.: 10 epochs warmup then cosine decay
     "optim.schedule": "cosine",
     "training.steps": None,
@@ -91,6 +101,7 @@ PAPER: dict[str, Any] = {
     "training.precision": "auto",
     "training.compile": "auto",
     "training.recompute": "auto",
+    "training.statistics": True,
     "training.sync_batch_norm": False,
     "evaluation.head": "one_hot",  # supp., Inference
     "evaluation.batch_size": 256,
@@ -132,9 +143,8 @@ def test_the_reference_recipe_is_the_released_code() -> None:
 def test_every_cell_of_the_tables(cell: str) -> None:
     data, labels, mu = re.fullmatch(r"(.+)-(\d+)-mu(\d)", cell).groups()  # type: ignore[union-attr]
     backbone, size, eps = DATA[data]
-    source = data if data in ("cifar10", "cifar100") else "photos"
     own = {
-        "data.source": source,
+        "data.source": data,
         "data.num_labels": int(labels),
         "data.image_size": size,
         "training.mu": int(mu),
@@ -142,7 +152,7 @@ def test_every_cell_of_the_tables(cell: str) -> None:
         "labels.eps": eps,
         "labels.source": "attributes" if data == "cub200" else "bundled",
     }
-    assert fields_of(cell, data={"source": source}) == PAPER | own
+    assert fields_of(cell) == PAPER | own
 
 
 def test_published_errors_stand_beside_published_settings_only() -> None:
@@ -157,7 +167,7 @@ def test_published_errors_stand_beside_published_settings_only() -> None:
 
 @pytest.mark.parametrize("name", recipes())
 def test_every_recipe_is_a_valid_configuration(name: str) -> None:
-    config = configure(name, options={"data": {"source": "photos"}} if recipes()[name].needs else None)
+    config = configure(name)
     assert Config.from_yaml(config.to_yaml()) == config
 
 
@@ -172,9 +182,19 @@ def test_recipes_are_layers() -> None:
 
 
 def test_a_recipe_for_images_that_lie_somewhere_asks_for_them() -> None:
-    with pytest.raises(UserError, match=r"'cub200-1000-mu3' does not say where the data is: give the folder .* cub200"):
-        configure("cub200-1000-mu3,semco")
+    with pytest.raises(UserError, match=r"set data.root to the folder of cub200; it contains CUB_200_2011/"):
+        load(configure("cub200-1000-mu3,semco").data)
     assert configure("cub200-1000-mu3,semco", settings=["data.source=birds"]).data.source == "birds"
+
+
+def test_a_registered_data_set_brings_its_defaults() -> None:
+    config = configure(options={"data": {"source": "mini-imagenet"}})
+    assert (config.model.backbone, config.data.image_size, config.labels.eps) == ("resnet18", 84, 0.3)
+    other = configure(options={"data": {"source": "mini-imagenet"}}, settings=["model.backbone=wrn-28-2"])
+    assert (other.model.backbone, other.data.image_size) == ("wrn-28-2", 84)
+    assert configure(options={"data": {"source": "cifar10"}}).model_dump(exclude={"data"}) == configure().model_dump(
+        exclude={"data"}
+    )
 
 
 @pytest.mark.parametrize(

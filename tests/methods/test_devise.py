@@ -6,11 +6,16 @@ Shapes: N images, F features, K classes, d embedding size.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 
+from semco.config import Config
+from semco.evaluation.run import evaluate_heads, evaluate_run
+from semco.experiment import train
 from semco.losses import cosine_loss, ranking_loss
 from semco.pseudo_labels import class_probabilities, solve_scale
 
@@ -75,3 +80,19 @@ def test_the_scale_is_solved_or_given(bench: Make) -> None:
     task = bench("devise").task
     assert solved.scale == pytest.approx(solve_scale(task.label_vectors, task.group_ids, 0.9, task.class_names))
     assert bench("devise", scale=7.5).method.scale == 7.5
+
+
+def test_the_semantic_head_predicts_and_all_heads_are_measured(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    values = {**tiny_values, "method": {"name": "devise"}}
+    result = train(Config.parse(values), tmp_path / "run")
+    assert result.head == "semantic"
+    assert list(result.heads) == ["one_hot", "semantic", "average"]
+    assert result.test_accuracy == result.heads["semantic"]["accuracy"]
+    found = evaluate_heads(tmp_path / "run")
+    assert list(found) == ["semantic", "one_hot", "average"]  # the head of the run first
+    assert {head: each.numbers() for head, each in found.items()} == {
+        head: pytest.approx(numbers, abs=1e-6) for head, numbers in result.heads.items()
+    }
+    assert {head: each.accuracy for head, each in found.items()} == {
+        head: evaluate_run(tmp_path / "run", head).accuracy for head in found
+    }

@@ -137,10 +137,11 @@ def step_parts(setting: Setting, trainer: Trainer) -> dict[str, Callable[[], obj
     losses = partial(_compute_losses, trainer.method, batch, forward)
     result = losses()
     forward.run_network()  # makes gradients for the optimiser
-    meters, divergence = Meters(make_task(setting).group_ids), DivergenceMonitor()
+    pool_size = len(trainer.batches.pool[0])
+    meters, divergence = Meters(make_task(setting).group_ids, pool_size), DivergenceMonitor()
 
     def statistics() -> None:
-        meters.add(result, truth)
+        meters.add(result, truth, batch.unlabelled_index)
         divergence.check(result, 0)
         divergence.first_divergence()
 

@@ -1,9 +1,9 @@
 """The configuration of a run: its fields, and the layers that it is put together from."""
 
+from semco.config.datasets import DATASETS, REGISTERED_DATASETS, RegisteredDataset
 from semco.config.fields import changed_fields, flat_fields, read_yaml
 from semco.config.layers import Layer, configure, layers_of, merge, resolve
 from semco.config.schema import (
-    DATASETS,
     AugmentConfig,
     Config,
     DataConfig,
@@ -19,6 +19,7 @@ from semco.config.schema import (
 
 __all__ = [
     "DATASETS",
+    "REGISTERED_DATASETS",
     "AugmentConfig",
     "Config",
     "DataConfig",
@@ -28,6 +29,7 @@ __all__ = [
     "MethodConfig",
     "ModelConfig",
     "OptimConfig",
+    "RegisteredDataset",
     "Section",
     "TrainingConfig",
     "Unit",

@@ -9,17 +9,26 @@ from typing import Any
 
 import yaml
 
+from semco.config.datasets import DATASETS, REGISTERED_DATASETS
 from semco.config.fields import changed_fields, flat_fields, read_yaml
 from semco.config.recipes import Values, expand_recipes
 from semco.config.safe_yaml import DEEPEST, LONGEST_TEXT, load_yaml
-from semco.config.schema import DATASETS, DEFAULT_METHOD, Config, method_name
+from semco.config.schema import DEFAULT_METHOD, Config, method_name
 from semco.errors import UserError, brief
 from semco.files import read_text
 
 # Of each pair only one can be given; a layer that gives one of them takes the other back.
 ALTERNATIVES = (("training", ("steps", "epochs")), ("data", ("num_labels", "labels_per_class")))
 # Fields that may hold a path.
-PATHS = ("data.source", "data.root", "labels.path", "labels.encoder")
+PATHS = (
+    "data.source",
+    "data.root",
+    "data.labels_from",
+    "data.unlabeled",
+    "data.labelled_from",
+    "labels.path",
+    "labels.encoder",
+)
 
 
 @dataclass(frozen=True)
@@ -35,13 +44,8 @@ def layers_of(
     file: Path | None = None,
     options: Mapping[str, Any] | None = None,
     settings: Sequence[str] = (),
-    *,
-    require_data: bool = True,
 ) -> list[Layer]:
-    """Return the layers of a configuration, lowest first; ``recipe`` is one name or several, separated by commas.
-
-    A recipe for data that it cannot find by itself is refused without them, unless ``require_data`` is false.
-    """
+    """Return the layers of a configuration, lowest first; ``recipe`` is one name or several, separated by commas."""
     recipes = expand_recipes(recipe.split(",")) if recipe else {}
     layers = [Layer(f"recipe {name}", dict(each.values)) for name, each in recipes.items()]
     if file is not None:
@@ -49,11 +53,19 @@ def layers_of(
     if options:
         layers.append(Layer("options", dict(options)))
     layers += [Layer(f"setting {setting}", parse_setting(setting)) for setting in settings]
-    needs = {name: each.needs for name, each in recipes.items() if each.needs}
-    if require_data and needs and not any("source" in (layer.values.get("data") or {}) for layer in layers):
-        name, what = next(iter(needs.items()))
-        raise UserError(f"recipe {name!r} does not say where the data is: give {what}.")
-    return layers
+    return [*_data_defaults(layers), *layers]
+
+
+def _data_defaults(layers: Sequence[Layer]) -> list[Layer]:
+    """Return the lowest layer: the image size, backbone and eps of a registered data set, if it has its own."""
+    sources = [(layer.values.get("data") or {}).get("source") for layer in layers if _has_data(layer)]
+    name = next((str(source) for source in reversed(sources) if source is not None), "")
+    values = REGISTERED_DATASETS[name].defaults() if name in REGISTERED_DATASETS else {}
+    return [Layer(f"data set {name}", values)] if values else []
+
+
+def _has_data(layer: Layer) -> bool:
+    return isinstance(layer.values.get("data"), Mapping)
 
 
 def configure(

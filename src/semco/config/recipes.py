@@ -33,7 +33,6 @@ class Recipe:
     about: str
     values: Values
     extends: tuple[str, ...] = ()
-    needs: str = ""  # what must be given as data source, where the recipe cannot know it
     published: Mapping[str, str] = field(default_factory=dict)  # method -> error rate in the paper, percent
 
 
@@ -60,7 +59,7 @@ def _paper_cells(data_sets: Mapping[str, Any]) -> dict[str, Recipe]:
                 section: {**entry["values"].get(section, {}), **own.get(section, {})}
                 for section in {**entry["values"], **own}
             }
-            cells[f"{data}-{cell}"] = Recipe(about, values, ("paper",), entry.get("needs", ""), published)
+            cells[f"{data}-{cell}"] = Recipe(about, values, ("paper",), published)
     return cells
 
 

@@ -30,8 +30,6 @@ from semco.config.retired import retired_field, retired_value
 from semco.errors import UserError, brief, nearest, unknown
 
 Unit = Annotated[float, Field(ge=0.0, le=1.0)]
-# The registered data sets, which `semco.data.sources` reads.
-DATASETS = ("fashion-mini", "fruit-mini", "cifar10", "cifar100")
 DEFAULT_METHOD = "semco_plus"
 
 
@@ -50,15 +48,27 @@ class Section(BaseModel):
 
 class DataConfig(Section):
     source: str = "fashion-mini"
-    """A registered data set, an .npz file, or a folder with one folder of images per class."""
+    """A registered data set (`semco datasets` lists them), an .npz file, or a folder of images in one of the layouts
+    of docs/data.md."""
     root: Path | None = None
     """The folder that holds the official files of a registered data set."""
     classes: tuple[str, ...] | None = None
     """Use only these classes, by name."""
+    labels_from: Path | None = None
+    """A table with the columns path and label (.csv, .tsv, .jsonl); the other images of the folder are unlabelled."""
+    unlabeled: Path | None = None
+    """More unlabelled images: a folder, a .tar file, or a list (.txt) with one path per line."""
+    labelled_from: Path | None = None
+    """A list (.txt) of the images whose labels are used: paths, or positions in the training set from 0 on."""
     labels_per_class: int | None = Field(default=None, ge=1)
     """Number of labelled images per class. With neither this nor num_labels, every available label is used."""
     num_labels: int | None = Field(default=None, ge=1)
-    """Number of labelled images in total, spread evenly over the classes."""
+    """Number of labelled images in total, spread over the classes as label_spread says."""
+    label_spread: Literal["even", "proportional"] = "even"
+    """How num_labels is spread: the same number for each class, or in proportion to the images of the classes."""
+    imbalance: float = Field(default=1.0, ge=1.0)
+    """Long-tailed labels: the first class has this many times as many as the last, falling geometrically from
+    labels_per_class; 1 is balanced."""
     pool: Literal["all", "unlabelled"] = "all"
     """The unlabelled pool: all training images including the labelled ones, whose labels it does not use (FixMatch),
     or only those without a label (paper)."""
@@ -71,6 +81,9 @@ class DataConfig(Section):
     labelled images ("labelled") are used."""
     image_size: int | None = Field(default=None, ge=8, le=4096)
     """Height and width in pixels; null keeps the size of the data set (for folders: the median, at most 96)."""
+    pixels: Literal["auto", "memory", "cache"] = "auto"
+    """Where the decoded images of a folder are: in memory, or in a memory-mapped file that later runs use again; "auto"
+    is a file if they take more than 512 MiB. The result is the same."""
     strict: bool = False
     """Stop at an unreadable image instead of skipping and counting it."""
 
@@ -78,12 +91,17 @@ class DataConfig(Section):
     def _check_one_label_count(self) -> DataConfig:
         if self.num_labels is not None and self.labels_per_class is not None:
             raise ValueError("give num_labels or labels_per_class, not both")
+        if self.labelled_from is not None and (self.num_labels or self.labels_per_class):
+            raise ValueError("give labelled_from or a number of labels, not both")
+        if self.imbalance > 1 and self.labels_per_class is None:
+            raise ValueError("imbalance needs labels_per_class, the number of labels of the first class")
         return self
 
 
 class LabelsConfig(Section):
-    source: Literal["bundled", "store", "attributes", "matrix", "encoder"] = "bundled"
-    """Source of the label vectors: the bundled store, a store you built, class attributes, a matrix, a text encoder."""
+    source: Literal["auto", "bundled", "store", "attributes", "matrix", "encoder"] = "auto"
+    """Source of the label vectors: the bundled store, a store you built, class attributes, a matrix, a text encoder.
+    "auto": the class attributes that are beside the images, as in CUB-200-2011, else the bundled store."""
     path: Path | None = None
     """The folder of the store, the attribute file or the matrix file."""
     encoder: str | None = None
@@ -94,9 +112,16 @@ class LabelsConfig(Section):
     """Class name -> vocabulary term, for names that the look-up does not find or gets wrong."""
     strict_names: bool = False
     """Stop at a class name that the look-up does not find, instead of giving it a vector of its own."""
+    rule: Literal["auto", "evidence", "dbscan"] = "auto"
+    """How classes are grouped: by cosines alone as in the paper ("dbscan"), or by cosines and the graph ("evidence",
+    for stores). "auto" is "dbscan" for the method semco, for a number as eps and for other sources, else "evidence"."""
     eps: Annotated[float, Field(ge=0, le=2)] | Literal["auto"] = "auto"
-    """DBSCAN's eps: the largest cosine distance between neighbours in a group. "auto" is the default of the source, 0
-    turns grouping off."""
+    """DBSCAN's eps: the largest cosine distance between neighbours in a group. "auto" is the default of the source or
+    of the rule, 0 turns grouping off."""
+    together: tuple[tuple[str, ...], ...] = ()
+    """Classes that belong into one group, whatever the rule says: lists of class names."""
+    apart: tuple[tuple[str, ...], ...] = ()
+    """Classes that must not be in one group: of each list, all but the first leave a group that they share."""
     min_groups: int = Field(default=1, ge=1)
     """Turn grouping off if it would leave fewer groups than this (the authors' released code: 6)."""
     dim: int = Field(default=128, ge=2)
@@ -108,8 +133,8 @@ class LabelsConfig(Section):
 
 class ModelConfig(Section):
     backbone: str = "wrn-28-2"
-    """The network: wrn-DEPTH-WIDTH, resnet18, resnet50, efficientnet-lite0, -lite1, -lite2, or hf:NAME_OR_FOLDER of a
-    `transformers` model; `semco backbones` lists them."""
+    """The network: wrn-DEPTH-WIDTH, cnn-13, resnet18, resnet50, efficientnet-lite0, -lite1, -lite2, or
+    hf:NAME_OR_FOLDER of a `transformers` model; `semco backbones` lists them."""
     pretrained: Literal["auto", "none"] = "auto"
     """Start from published weights if the backbone has them ("auto"), or from random ones ("none")."""
     weights: Path | None = None
@@ -164,6 +189,9 @@ class OptimConfig(Section):
     """Use Nesterov momentum."""
     weight_decay: float = Field(default=5e-4, ge=0)
     """Weight decay; not applied to normalisation layers and biases."""
+    start_decay: Annotated[float, Field(ge=0)] | Literal["auto"] = "auto"
+    """Weight decay of the heads towards their first values (L2-SP, Li et al. 2018); "auto": 0.03 if these are a linear
+    probe, else 0."""
     warmup: Unit = 10 / 300
     """Linear warm-up of the learning rate, as a fraction of the run (paper: 10 of 300 epochs)."""
     schedule: Literal["cosine", "cosine_7_16", "constant"] = "cosine"
@@ -206,6 +234,8 @@ class TrainingConfig(Section):
     recompute: Annotated[Literal["auto", "on", "off"], BeforeValidator(_on_or_off)] = "auto"
     """Store fewer activations and recompute them in the backward pass: less memory for little time. "auto" turns it on
     for CPUs, where it was measured."""
+    statistics: bool = True
+    """Count pseudo-labels per class and per image while training (classes.parquet, images.parquet)."""
     sync_batch_norm: bool = False
     """Compute batch-norm statistics over the images of all processes instead of per process."""
 
@@ -227,8 +257,10 @@ class TrainingConfig(Section):
 
 
 class EvaluationConfig(Section):
-    head: Literal["one_hot", "semantic", "average"] = "one_hot"
-    """The head that predicts: the one-hot head (paper), the semantic head, or the mean of both softmaxes."""
+    head: Literal["auto", "one_hot", "semantic", "average"] = "auto"
+    """The head that predicts: the one-hot head (SemCo's paper), the semantic head, or the mean of both softmaxes.
+    "auto" is the head of the method's paper: the semantic head for DeViSE, the one-hot head for all others; for SemCo+
+    from loaded weights it is the mean."""
     batch_size: int = Field(default=256, ge=1)
     """Images per batch in evaluation."""
 

@@ -80,6 +80,9 @@ class Method(nn.Module, ABC, Generic[C]):
     heads: ClassVar[tuple[Head, ...]] = ("one_hot",)
     # Scale of the cosines when the semantic head predicts, softmax(scale * cos); set by methods with such a head.
     scale: float | None = None
+    # The head that predicts, if the configuration leaves it open; the second is for networks with loaded weights.
+    predicting_head: ClassVar[Literal["one_hot", "semantic"]] = "one_hot"
+    pretrained_head: ClassVar[Literal["one_hot", "semantic", "average"]] = "one_hot"
     per_image_buffers: ClassVar[tuple[str, ...]] = ()
     # Whether the method mixes, rotates or perturbs the views itself. If so, outputs of frozen layers cannot be cached.
     changes_images: ClassVar[bool] = False

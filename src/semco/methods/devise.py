@@ -47,6 +47,7 @@ class DeViSE(Method[DeViSEConfig]):
     title = "DeViSE (Frome et al. 2013)"
     Config = DeViSEConfig
     heads = ("one_hot", "semantic")
+    predicting_head = pretrained_head = "semantic"  # section 3.3: the nearest label vector
     label_vectors: Tensor  # (K, d): t of the paper
 
     def __init__(self, config: DeViSEConfig, task: Task) -> None:

@@ -92,6 +92,7 @@ class SemCoPlus(Method[SemCoPlusConfig]):
     Config = SemCoPlusConfig
     views = ViewCounts(labelled_weak=1, unlabelled_weak=1, unlabelled_strong=1)
     heads = ("one_hot", "semantic")
+    pretrained_head = "average"  # NOTE: the paper predicts with the one-hot head
     label_vectors: Tensor  # (K, d): M
 
     def __init__(self, config: SemCoPlusConfig, task: Task) -> None:

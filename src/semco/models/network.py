@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from semco.config import ModelConfig
 from semco.errors import UserError, unknown
 from semco.models.backbone import Backbone
+from semco.models.cnn13 import CNN13
 from semco.models.efficientnet_lite import LITE_LAYOUTS, MEAN, STD, EfficientNetLite
 from semco.models.hf import PREFIX, build_hf
 from semco.models.normalisation import Norm
@@ -27,7 +28,7 @@ from semco.types import Outputs
 # In the order in which they are built; the one-hot head is always built.
 HEADS = ("one_hot", "semantic", "rotation")
 # For lists and hints; any wrn-DEPTH-WIDTH of depth 6n+4 can be built.
-KNOWN_BACKBONES = ("wrn-10-1", "wrn-10-2", "wrn-16-2", "wrn-28-2", "wrn-28-8", *LAYOUTS, *LITE_LAYOUTS)
+KNOWN_BACKBONES = ("wrn-10-1", "wrn-10-2", "wrn-16-2", "wrn-28-2", "wrn-28-8", "cnn-13", *LAYOUTS, *LITE_LAYOUTS)
 # Images up to this side keep their resolution in the first layers of a ResNet.
 SMALL_SIDE = 64
 ROTATIONS = 4
@@ -123,6 +124,8 @@ def _initial_backbone(config: ModelConfig, in_channels: int, image_size: int) ->
     if name in LAYOUTS:
         is_small = config.stem == "small" or (config.stem == "auto" and image_size <= SMALL_SIDE)
         return ResNet(LAYOUTS[name], "small" if is_small else "large", in_channels, norm)
+    if name == "cnn-13":
+        return CNN13(in_channels, norm)
     if name in LITE_LAYOUTS:
         return _efficientnet_lite(config, in_channels, norm)
     wide = re.fullmatch(r"wrn-(\d+)-(\d+)", name)

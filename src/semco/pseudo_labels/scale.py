@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Literal
 
 import torch
-from scipy.optimize import brentq
 from torch import Tensor
 
 from semco.errors import SemcoWarning, UserError
@@ -35,6 +34,8 @@ def solve_scale(label_vectors: Tensor, group_ids: Tensor, perfect_score: float, 
     M (K, d) with unit rows, group of each class (K,). If the groups are so large that even s = 0 scores that much (a
     single group, for example), single classes are used instead, with a warning.
     """
+    from scipy.optimize import brentq
+
     if mean_group_score(0.0, label_vectors, group_ids) >= perfect_score:
         warnings.warn(
             f"{int(group_ids.max()) + 1} group(s) over {len(group_ids)} classes leave little to tell apart, so the "

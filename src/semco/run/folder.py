@@ -57,6 +57,8 @@ class RunFolder:
         self.metrics_file = path / "metrics.jsonl"
         self.result_file = path / "result.json"
         self.pseudo_labels_file = path / "pseudo_labels.parquet"
+        self.classes_file = path / "classes.parquet"
+        self.images_file = path / "images.parquet"
         self.checkpoints = path / "checkpoints"
         self.folds = path / "folds"  # runs of the cross-validation, removed when it is done
         self.model = path / "model"

@@ -14,17 +14,32 @@ from semco.errors import UserError
 from semco.run.seal import digest_of
 
 # Where things are; they may change between two parts of a run.
-LOCATIONS = frozenset({"data.source", "data.root", "labels.path", "training.device"})
+LOCATIONS = frozenset(
+    {
+        "data.source",
+        "data.root",
+        "data.labels_from",
+        "data.unlabeled",
+        "data.pixels",
+        "data.labelled_from",
+        "labels.path",
+        "training.device",
+    }
+)
+# Fields that are younger than the checksums of saved models, and do not change a model.
+NOT_IN_DIGEST = frozenset({"training.statistics"})
 # What changes the speed or the log of a run, but not its result.
 RUNTIME = frozenset(
     {
         "data.root",
+        "data.pixels",
         "training.device",
         "training.compile",
         "training.recompute",
         "training.log_every",
         "training.validate_every",
         "training.checkpoint_every",
+        "training.statistics",
         "evaluation.batch_size",
     }
 )
@@ -43,6 +58,7 @@ def changes_of_run(old: Mapping[str, Any], new: Mapping[str, Any]) -> Changes:
 def check_same_run(saved: Mapping[str, Any] | None, config: Config, file: Path) -> None:
     """Refuse a configuration, read from ``file``, that makes another run than the saved one, if there is one."""
     changes = {} if saved is None else changes_of_run(saved, config.model_dump(mode="json"))
+    changes = {name: change for name, change in changes.items() if not _is_new_default(name, saved or {}, config)}
     if changes:
         details = "; ".join(f"{name} was {old} and is {new}" for name, (old, new) in changes.items())
         raise UserError(
@@ -51,10 +67,18 @@ def check_same_run(saved: Mapping[str, Any] | None, config: Config, file: Path) 
         )
 
 
+def _is_new_default(name: str, saved: Mapping[str, Any], config: Config) -> bool:
+    """Return whether a field has its default and did not exist when the configuration was saved."""
+    if name in flat_fields(saved):
+        return False
+    defaults = Config.parse({"method": {"name": config.method.name}}).model_dump(mode="json")
+    return flat_fields(config.model_dump(mode="json")).get(name) == flat_fields(defaults).get(name)
+
+
 def run_digest(config: Config) -> str:
     """Return a checksum of the fields that decide the result of a run."""
     fields = flat_fields(config.model_dump(mode="json"))
-    return digest_of({name: value for name, value in fields.items() if name not in LOCATIONS})
+    return digest_of({name: value for name, value in fields.items() if name not in LOCATIONS | NOT_IN_DIGEST})
 
 
 def changes_of_command(old: Config, new: Config) -> Changes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,25 @@ from typing import Any
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from semco.errors import UserError
+
+FEW_IMAGES = 30  # an accuracy on fewer images is shown with its interval
+
+
+def wilson_interval(accuracy: float, images: int) -> tuple[float, float]:
+    """Return the 95 % interval of Wilson (1927) for an accuracy that was measured on so many images."""
+    z = 1.959964
+    centre = accuracy + z * z / (2 * images)
+    half = z * math.sqrt(accuracy * (1 - accuracy) / images + z * z / (4 * images * images))
+    scale = 1 + z * z / images
+    return max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale)
+
+
+def describe_interval(accuracy: float, images: int | None) -> str:
+    """Return the interval of an accuracy as text, an empty one if it was measured on enough images."""
+    if images is None or not 0 < images < FEW_IMAGES:
+        return ""
+    low, high = wilson_interval(accuracy, images)
+    return f"{low:.0%} to {high:.0%} at 95 % confidence, as there are only {images} images"
 
 
 class ProbeResult(BaseModel):
@@ -54,6 +74,10 @@ class RunResult(BaseModel):
     """Duration of the training in seconds."""
     validation_accuracy: float | None = None
     """Accuracy on the validation images."""
+    validation_images: int | None = None
+    """Number of validation images."""
+    skipped_images: int = 0
+    """Number of images that could not be read; data.json lists them."""
     test_accuracy: float | None = None
     """Accuracy on the test images."""
     test_error: float | None = None
@@ -70,6 +94,8 @@ class RunResult(BaseModel):
     """Accuracy on the test images of each class."""
     per_group: dict[str, float | None] = Field(default_factory=dict)
     """Group accuracy on the test images of each group."""
+    heads: dict[str, dict[str, float]] = Field(default_factory=dict)
+    """Accuracy, top-5 accuracy, group accuracy and calibration error on the test images, of every head."""
     pseudo_labels: dict[str, dict[str, float | None]] = Field(default_factory=dict)
     """Statistics of the final pseudo-labels of the pool, by head."""
 
@@ -93,3 +119,9 @@ class RunResult(BaseModel):
         if self.validation_accuracy is not None:
             return "validation accuracy", self.validation_accuracy
         return None
+
+    def headline_interval(self) -> str:
+        """Return the interval of the headline as text, an empty one if it was measured on enough images."""
+        headline = self.headline()
+        images = self.validation_images if self.test_accuracy is None else self.test_images
+        return "" if headline is None else describe_interval(headline[1], images)

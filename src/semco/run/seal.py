@@ -17,6 +17,7 @@ from torch import Tensor
 
 from semco.data.datasets import Dataset
 from semco.data.split import label_checksum
+from semco.data.storage.mapped import in_chunks
 from semco.errors import UserError
 from semco.files import read_json_object, write_json
 
@@ -84,6 +85,6 @@ def seal_of_data(dataset: Dataset) -> dict[str, Any]:
 def image_digest(images: Tensor) -> str:
     """Return a checksum of the shape and the pixels of images (N, C, H, W) uint8."""
     total = hashlib.blake2b(repr(tuple(images.shape)).encode(), digest_size=16)
-    for chunk in images.split(CHUNK):
+    for chunk in in_chunks(images, CHUNK):
         total.update(chunk.contiguous().numpy().data)
     return total.hexdigest()
