@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from semco.config import LabelsConfig
+from semco.data.class_names import class_names
 from semco.errors import UserError
 from semco.experiment.comparison import Outcome
-from semco.experiment.paper_groups import published_groups
+from semco.experiment.paper_groups import compare_rules, published_groups
 from semco.experiment.reproduction import (
     PaperCell,
     StepEstimate,
@@ -17,6 +20,7 @@ from semco.experiment.reproduction import (
     collect,
     make_runs,
     paper_cells,
+    plan_cells,
     unpublished,
 )
 from semco.run.result import RunResult
@@ -150,6 +154,16 @@ def test_the_estimate_is_proportional_to_the_steps() -> None:
     assert estimate.hours(config) == pytest.approx(0.36 * 32 * (1 + 7 * 4 / 3) * 1200 / 3600)
 
 
+def test_a_plan_has_the_hours_of_all_splits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(StepEstimate, "hours", lambda _, config: config.training.total_steps / 1000)
+    cells = paper_cells(["table3"], ["cifar100-2500"])
+    planned = plan_cells(cells, "cpu", (0, 1, 2), {})
+    assert [each.cell for each in planned] == cells
+    assert [each.steps for each in planned] == [1200] * 4
+    assert [each.hours for each in planned] == pytest.approx([3.6] * 4)
+    assert planned[0].to_json() == cells[0].to_json() | {"steps": 1200, "hours": 3.6}
+
+
 def test_a_cell_as_json() -> None:
     cell = PaperCell("table1", "UDA", "cifar10-250", "8.82±1.08", "cifar10-250-mu3,uda")
     assert json.loads(json.dumps(cell.to_json())).keys() >= {"table", "row", "column", "published", "recipe"}
@@ -160,3 +174,20 @@ def test_the_groups_of_the_supplement() -> None:
     assert groups["retrofitted"][0] == ["aquarium_fish", "flatfish", "trout"]
     assert [len(group) for group in groups["retrofitted"]] == [3, 2, 2, 2, 2, 2, 2]
     assert [len(group) for group in groups["glove"]] == [9, 13, 2, 2, 3, 2, 2]
+
+
+def test_groups_of_a_matrix_beside_the_published_ones(tmp_path: Path) -> None:
+    """Five of the published pairs have equal vectors, and so have apple and bear; all others are orthogonal."""
+    names = class_names("cifar100")
+    vectors = np.eye(len(names))
+    pairs = ["bicycle motorcycle", "boy girl", "crab lobster", "dolphin whale", "man woman", "apple bear"]
+    for first, second in (pair.split() for pair in pairs):
+        vectors[names.index(second)] = vectors[names.index(first)]
+    np.save(tmp_path / "vectors.npy", vectors)
+    labels = LabelsConfig(source="matrix", path=tmp_path / "vectors.npy")
+    compared = compare_rules("cifar100", labels)[0]
+    assert "0.2" in compared.rule
+    assert compared.groups == tuple(tuple(pair.split()) for pair in sorted(pairs))
+    score = compared.scores["retrofitted"]
+    assert (score.found, score.published) == (6, 9)
+    assert (score.precision, score.recall) == (pytest.approx(5 / 6), pytest.approx(5 / 9))

@@ -16,7 +16,7 @@ from semco.cli.compare import run_all
 
 if TYPE_CHECKING:
     from semco.experiment.comparison import Outcome
-    from semco.experiment.reproduction import CellResult, PaperCell
+    from semco.experiment.reproduction import CellResult, PlannedCell
 
 NOT_PUBLISHED = "a small network and few steps: not the published setting, so the numbers cannot be compared with it"
 
@@ -45,17 +45,19 @@ def reproduce(
 ) -> None:
     """Train the cells of the paper's tables and figures and show our numbers beside the published ones."""
     from semco.experiment.comparison import parse_seeds
-    from semco.experiment.reproduction import collect, make_runs, paper_cells, unpublished
+    from semco.experiment.reproduction import collect, make_runs, paper_cells, plan_cells, unpublished
 
     if "groups" in what or "all" in what:
-        show_groups()
+        show_groups(setting or ())
     names = [name for name in what if name != "groups"]
     if not names:
         return
     cells = paper_cells(names, only.split(",") if only else (), method)
     options = {"data": {"root": str(data_root)}} if data_root is not None else {}
     numbers = parse_seeds(seeds)
-    if show_plan(cells, scale.value, numbers, options, setting or (), as_json=as_json) and dry_run:
+    planned = plan_cells(cells, scale.value, numbers, options, setting or ())
+    show_plan(planned, scale.value, numbers, as_json=as_json)
+    if dry_run:
         return
     runs = make_runs(cells, scale.value, numbers, out, options, setting or ())
     for run in runs:
@@ -65,39 +67,32 @@ def reproduce(
     show_results(collect(cells if is_published else unpublished(cells), outcomes), outcomes, scale, out)
 
 
-def show_plan(
-    cells: Sequence[PaperCell],
-    scale: str,
-    seeds: Sequence[int],
-    options: dict[str, dict[str, str]],
-    settings: Sequence[str],
-    *,
-    as_json: bool,
-) -> bool:
+def show_plan(planned: Sequence[PlannedCell], scale: str, seeds: Sequence[int], *, as_json: bool) -> None:
     """Show the cells, their steps and the estimated hours."""
-    from semco.experiment.reproduction import StepEstimate, cell_config
-
-    estimate, planned, total = StepEstimate(), [], 0.0
-    for cell in cells:
-        config = cell_config(cell, scale, seeds[0], options, settings)  # type: ignore[arg-type]
-        hours = estimate.hours(config) * len(seeds)
-        total += hours
-        planned.append(cell.to_json() | {"steps": config.training.total_steps, "hours": round(hours, 2)})
+    total = sum(each.hours for each in planned)
     if as_json:
-        typer.echo(json.dumps({"scale": scale, "seeds": list(seeds), "hours": round(total, 1), "cells": planned}))
-        return True
+        cells = [each.to_json() for each in planned]
+        typer.echo(json.dumps({"scale": scale, "seeds": list(seeds), "hours": round(total, 1), "cells": cells}))
+        return
     table = Table("table", "row", "column", "published", "steps", "hours", box=None)
     for each in planned:
-        values = (each[name] for name in ("table", "row", "column", "published", "steps", "hours"))
-        table.add_row(*map(str, values))
+        cell, hours = each.cell, format_hours(each.hours)
+        table.add_row(cell.table, cell.row, cell.column, cell.published, f"{each.steps:,}", hours)
     console = Console()
     console.print(table)
     if scale == "cpu":
         console.print(NOT_PUBLISHED)
     console.print(
-        f"{len(cells)} cells, {len(seeds)} splits each, about {total:,.1f} hours on this machine", highlight=False
+        f"{len(planned)} cells, {len(seeds)} splits each, about {format_hours(total)} hours on this machine",
+        highlight=False,
     )
-    return True
+
+
+def format_hours(hours: float) -> str:
+    """Return hours with two digits that mean something: 0.04, 1.3, 12, 49,600."""
+    if hours < 10:
+        return f"{hours:.2g}"
+    return f"{round(hours, 2 - len(str(int(hours)))) if hours >= 1000 else hours:,.0f}"
 
 
 def show_results(results: Sequence[CellResult], outcomes: Sequence[Outcome], scale: ScaleName, out: Path) -> None:
@@ -124,18 +119,19 @@ def show_results(results: Sequence[CellResult], outcomes: Sequence[Outcome], sca
     console.print(f"open {page}", markup=False, highlight=False)
 
 
-def show_groups() -> None:
-    """Print the published groups beside those of the bundled label vectors."""
-    from semco.config import LabelsConfig
-    from semco.experiment.paper_groups import compare_groups, published_groups
+def show_groups(settings: Sequence[str]) -> None:
+    """Print our groups, by the paper's rule and by ours, and their agreement with the published ones."""
+    from semco.config import configure
+    from semco.experiment.paper_groups import compare_rules, published_groups
 
-    console = Console(soft_wrap=True)
+    labels = configure(settings=settings).labels
+    console = Console(soft_wrap=True, highlight=False)
     for data in published_groups():
-        ours, scores = compare_groups(data, LabelsConfig())
-        console.print(f"{data}, our groups: " + "; ".join(", ".join(group) for group in ours), highlight=False)
-        for kind, score in scores.items():
-            console.print(
-                f"beside the published groups of {kind} vectors: precision {score.precision or 0:.2f}, recall "
-                f"{score.recall or 0:.2f}, F1 {score.f1:.2f} ({score.found} and {score.published} pairs)",
-                highlight=False,
-            )
+        table = Table("rule", "published vectors", "our pairs", "published", "precision", "recall", "F1", box=None)
+        for compared in compare_rules(data, labels):
+            console.print(f"{data}, {compared.rule}: " + "; ".join(", ".join(group) for group in compared.groups))
+            for kind, score in compared.scores.items():
+                ratios = (score.precision, score.recall, score.f1)
+                texts = ["-" if ratio is None else f"{ratio:.2f}" for ratio in ratios]
+                table.add_row(compared.rule, kind, str(score.found), str(score.published), *texts)
+        console.print(table)

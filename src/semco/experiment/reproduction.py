@@ -174,6 +174,34 @@ def collect(cells: Sequence[PaperCell], outcomes: Sequence[Outcome]) -> list[Cel
     return results
 
 
+@dataclass(frozen=True)
+class PlannedCell:
+    """A cell with the length of one run and the estimated hours of all its splits."""
+
+    cell: PaperCell
+    steps: int
+    hours: float
+
+    def to_json(self) -> dict[str, Any]:
+        return self.cell.to_json() | {"steps": self.steps, "hours": round(self.hours, 2)}
+
+
+def plan_cells(
+    cells: Sequence[PaperCell],
+    scale: Scale,
+    seeds: Sequence[int],
+    options: Mapping[str, Any],
+    settings: Sequence[str] = (),
+) -> list[PlannedCell]:
+    """Return how long the cells take on this machine; every network is timed once."""
+    estimate = StepEstimate()
+    configs = [cell_config(cell, scale, seeds[0], options, settings) for cell in cells]
+    return [
+        PlannedCell(cell, config.training.total_steps, estimate.hours(config) * len(seeds))
+        for cell, config in zip(cells, configs, strict=True)
+    ]
+
+
 class StepEstimate:
     """Estimates how long runs take from a timed pass of each network; the data are not needed."""
 
