@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -91,11 +92,13 @@ def memory(run: Path) -> None:
             print(f"{count:,} photos: largest peak so far {peak:.0f} MB", flush=True)
 
 
-def start_service(model: Path) -> tuple[subprocess.Popen[bytes], int]:
+def start_service(model: Path, *options: str, log: Path | None = None) -> tuple[subprocess.Popen[bytes], int]:
+    """Start the service and return its process and its port; ``log`` gets what it prints."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    process = subprocess.Popen([sys.executable, "-m", "semco", "serve", str(model), "--port", str(port)])
+    command = [sys.executable, "-m", "semco", "serve", str(model), "--port", str(port), *options]
+    process = subprocess.Popen(command, stderr=None if log is None else log.open("wb"))
     while True:
         try:
             ask(port, b"", "GET", "/health")
@@ -114,16 +117,15 @@ def ask(port: int, body: bytes, method: str = "POST", path: str = "/predict") ->
         connection.close()
 
 
-async def send_raw(port: int, request: bytes) -> bytes:
-    """Send bytes that may be no HTTP at all, and return the first part of the answer."""
+async def send_raw(port: int, request: bytes) -> str:
+    """Send bytes that may be no HTTP at all, and return the status of the answer; the sending side stays open."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(request)
-        if writer.can_write_eof():
-            writer.write_eof()
-        return await asyncio.wait_for(reader.read(4096), 60)
-    except (ConnectionError, TimeoutError):
-        return b""
+        answer = await asyncio.wait_for(reader.read(4096), 120)
+        return answer[9:12].decode("ascii", "replace") if answer.startswith(b"HTTP/") else "closed without an answer"
+    except (ConnectionError, TimeoutError) as error:
+        return type(error).__name__
     finally:
         writer.close()
 
@@ -145,43 +147,48 @@ def mutate(request: bytes, rng: np.random.Generator) -> bytes:
 
 
 def requests(run: Path) -> None:
-    """Send 10,000 mutated requests, then 200 whole ones at once, and count what comes back."""
+    """Send 10,000 mutated requests, 200 at a time, then 200 whole ones at once, and count what comes back."""
     content = io.BytesIO()
-    Image.fromarray(np.random.default_rng(1).integers(0, 256, (64, 64, 3)).astype(np.uint8)).save(content, "png")
+    Image.fromarray(np.random.default_rng(1).integers(0, 256, (64, 64, 3)).astype(np.uint8)).save(content, "jpeg")
     photo = content.getvalue()
-    head = f"POST /predict?top=3 HTTP/1.1\r\nHost: a\r\nContent-Length: {len(photo)}\r\nConnection: close\r\n\r\n"
-    form = b'--e\r\nContent-Disposition: form-data; name="p"; filename="a.png"\r\n\r\n' + photo + b"\r\n--e--\r\n"
-    form_head = "POST /predict HTTP/1.1\r\nHost: a\r\nContent-Type: multipart/form-data; boundary=e\r\n"
-    whole = (
-        head.encode() + photo,
-        f"{form_head}Content-Length: {len(form)}\r\nConnection: close\r\n\r\n".encode() + form,
-    )
-    process, port = start_service(run)
-    rng, statuses, leaks = np.random.default_rng(0), {}, 0
+    form = b'--e\r\nContent-Disposition: form-data; name="p"; filename="a.jpg"\r\n\r\n' + photo + b"\r\n--e--\r\n"
+    bodies = (("image/jpeg", photo), ("multipart/form-data; boundary=e", form))
+    rng = np.random.default_rng(0)
 
-    async def attack() -> None:
-        nonlocal leaks
-        for _ in range(500):
-            some = [mutate(whole[int(rng.integers(2))], rng) for _ in range(20)]
-            for answer in await asyncio.gather(*(send_raw(port, each) for each in some)):
-                status = answer[9:12].decode("ascii", "replace") if answer.startswith(b"HTTP/") else "closed"
-                statuses[status] = statuses.get(status, 0) + 1
-                leaks += b"Traceback" in answer
+    def mutated(kind: str) -> bytes:
+        content_type, body = bodies[int(rng.integers(2))]
+        if kind == "body":  # its length is right, as a client would send it
+            return request_of(content_type, mutate(body, rng))
+        return mutate(request_of(content_type, body), rng)
 
-    started = time.perf_counter()
-    asyncio.run(attack())
-    print(
-        f"10,000 mutated requests in {time.perf_counter() - started:.0f} s: {statuses}, tracebacks {leaks}", flush=True
-    )
-    expected = json.loads(ask(port, photo)[1])
-    with ThreadPoolExecutor(200) as clients:
-        started = time.perf_counter()
-        answers = list(clients.map(lambda _: ask(port, photo), range(200)))
-    right = sum(status == 200 and _same(json.loads(body), expected) for status, body in answers)
-    print(f"200 concurrent requests in {time.perf_counter() - started:.1f} s: {right} right answers")
-    print(f"alive afterwards: {process.poll() is None}")
-    process.terminate()
-    process.wait()
+    async def attack(kind: str) -> Counter[str]:
+        statuses: Counter[str] = Counter()
+        for _ in range(25):
+            statuses.update(await asyncio.gather(*(send_raw(port, mutated(kind)) for _ in range(200))))
+        return statuses
+
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log.txt"
+        process, port = start_service(run, "--timeout", "10", log=log)
+        for kind in ("body", "anything"):
+            started = time.perf_counter()
+            statuses = asyncio.run(attack(kind))
+            seconds = time.perf_counter() - started
+            print(f"{statuses.total():,} requests, {kind} mutated, in {seconds:.0f} s: {dict(statuses)}", flush=True)
+        expected = json.loads(ask(port, photo)[1])
+        with ThreadPoolExecutor(200) as clients:
+            started = time.perf_counter()
+            answers = list(clients.map(lambda _: ask(port, photo), range(200)))
+        right = sum(status == 200 and _same(json.loads(body), expected) for status, body in answers)
+        print(f"200 concurrent requests in {time.perf_counter() - started:.1f} s: {right} right answers")
+        print(f"alive afterwards: {process.poll() is None}, tracebacks: {log.read_text().count('Traceback')}")
+        process.terminate()
+        process.wait()
+
+
+def request_of(content_type: str, body: bytes) -> bytes:
+    head = f"POST /predict?top=3 HTTP/1.1\r\nHost: a\r\nContent-Type: {content_type}\r\n"
+    return f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body
 
 
 def _same(one: dict, other: dict) -> bool:

@@ -14,59 +14,27 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import torch
 from PIL import Image
-from torch import Tensor, nn
 
-from semco.config import ModelConfig
 from semco.errors import UserError
 from semco.evaluation.engine import TorchEngine
-from semco.evaluation.model_file import ModelDescription, SavedModel, empty_network, save_model
 from semco.evaluation.photos import find_photos
 from semco.evaluation.predict import Output, predict_images, predict_into
 from semco.evaluation.predictor import Predictor
 from semco.files import readable_name
-from semco.types import Outputs
-
-NAMES = ("dark", "middle", "bright")
-
-
-def _description(channels: int = 3, size: tuple[int, int] = (8, 8)) -> ModelDescription:
-    return ModelDescription(
-        class_names=NAMES,
-        image_size=size,
-        channels=channels,  # type: ignore[arg-type]
-        mean=(0.5,) * channels,
-        std=(0.25,) * channels,
-        model=ModelConfig(backbone="wrn-10-1"),
-        heads=("one_hot", "semantic"),
-        embedding_dim=3,
-        scale=4.0,
-        groups=(0, 1, 2),
-        eps=0.0,
-    )
-
-
-class Brightness(nn.Module):
-    """Predicts from the mean of the normalised image, -2 to 2."""
-
-    def forward(self, images: Tensor) -> Outputs:
-        mean = images.mean(dim=(1, 2, 3))[:, None]
-        logits = -2 * (mean - torch.tensor([[-2.0, 0.0, 2.0]])).abs()
-        return Outputs(mean, logits, -logits)
+from tests.evaluation.brightness import brightness_model, save_untrained
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    description = _description()
-    save_model(tmp_path / "run" / "model", SavedModel(description, empty_network(description), torch.eye(3)))
+    save_untrained(tmp_path / "run" / "model")
     return tmp_path / "run"
 
 
 @pytest.fixture
 def _brightness(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace the model by one with known predictions."""
-    model = SavedModel(_description(), Brightness(), torch.eye(3))  # type: ignore[arg-type]
+    model = brightness_model()
     monkeypatch.setattr("semco.evaluation.engine.load_model", lambda *_: model)
     for place in ("engine", "predictor"):
         monkeypatch.setattr(f"semco.evaluation.{place}.find_model_folder", lambda folder: folder / "model")
@@ -132,8 +100,7 @@ def test_an_error_if_no_image_can_be_read(photos: Path, tmp_path: Path) -> None:
 def test_images_are_converted_to_the_shape_of_the_model(
     photos: Path, tmp_path: Path, channels: int, size: tuple[int, int]
 ) -> None:
-    description = _description(channels, size)
-    save_model(tmp_path / "m", SavedModel(description, empty_network(description), torch.eye(3)))
+    save_untrained(tmp_path / "m", channels, size)
     found = predict_images(tmp_path / "m", [photos])
     assert len(found.rows) == 2
     for row in found.rows:
@@ -181,7 +148,7 @@ def test_missing_images_and_empty_folders_are_named(tmp_path: Path) -> None:
 
 
 def bright() -> Predictor:
-    return Predictor(TorchEngine(SavedModel(_description(), Brightness(), torch.eye(3))))  # type: ignore[arg-type]
+    return Predictor(TorchEngine(brightness_model()))
 
 
 def read(file: Path) -> list[dict[str, Any]]:
@@ -208,7 +175,7 @@ def test_tables_of_predictions(photos: Path, tmp_path: Path, name: str) -> None:
     ]  # fmt: skip
     assert white["path"] == (readable_name(str(photos / odd)) if name == "out.parquet" else str(photos / odd))
     assert (white["label"], white["runner_up"], white["top_3"]) == ("bright", "middle", "dark")
-    assert (white["group"], white["one_hot"], white["semantic"]) == ("bright", "bright", "dark")
+    assert (white["group"], white["one_hot"], white["semantic"]) == ("middle + bright", "bright", "dark")
     assert (cut["label"], grey["label"]) == ("" if name == "out.csv" else None, "middle")
     assert cut["error"]
     weights = np.exp([-8.0, -4.0, 0.0]) / np.exp([-8.0, -4.0, 0.0]).sum()

@@ -6,50 +6,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
-from torch import Tensor, nn
 
 import semco
-from semco.config import ModelConfig
 from semco.errors import UserError
 from semco.evaluation.engine import TorchEngine
-from semco.evaluation.model_file import ModelDescription, SavedModel, empty_network, save_model
 from semco.evaluation.predictions import as_row, columns
 from semco.evaluation.predictor import Predictor, map_ahead
-from semco.types import Outputs
-
-NAMES = ("dark", "middle", "bright")
-
-
-def description(channels: int = 3, size: tuple[int, int] = (8, 8)) -> ModelDescription:
-    return ModelDescription(
-        class_names=NAMES,
-        image_size=size,
-        channels=channels,  # type: ignore[arg-type]
-        mean=(0.5,) * channels,
-        std=(0.25,) * channels,
-        model=ModelConfig(backbone="wrn-10-1"),
-        heads=("one_hot", "semantic"),
-        embedding_dim=3,
-        scale=4.0,
-        groups=(0, 1, 1),
-        eps=0.0,
-    )
-
-
-class Brightness(nn.Module):
-    """Predicts from the mean of the normalised image, -2 to 2; the semantic head points the other way."""
-
-    def forward(self, images: Tensor) -> Outputs:
-        mean = images.mean(dim=(1, 2, 3))[:, None]
-        logits = -2 * (mean - torch.tensor([[-2.0, 0.0, 2.0]])).abs()
-        return Outputs(mean, logits, -logits)
+from tests.evaluation.brightness import NAMES, brightness_model, save_untrained
 
 
 @pytest.fixture
 def bright() -> Predictor:
-    return Predictor(TorchEngine(SavedModel(description(), Brightness(), torch.eye(3))))  # type: ignore[arg-type]
+    return Predictor(TorchEngine(brightness_model()))
 
 
 def test_dir_shows_what_there_is() -> None:
@@ -108,8 +77,7 @@ def test_what_is_not_an_image_is_refused(bright: Predictor, images: object) -> N
 
 
 def test_load_reads_a_run_or_a_model_folder(tmp_path: Path) -> None:
-    about = description()
-    save_model(tmp_path / "run" / "model", SavedModel(about, empty_network(about), torch.eye(3)))
+    save_untrained(tmp_path / "run" / "model")
     images = np.random.default_rng(0).integers(0, 256, (3, 8, 8, 3)).astype(np.uint8)
     one, other = semco.load(tmp_path / "run"), semco.load(str(tmp_path / "run" / "model"), head="semantic")
     assert one.class_names == NAMES

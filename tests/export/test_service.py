@@ -16,11 +16,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import uvicorn
 from PIL import Image
 
 import semco
-from semco.export.service import Limits, Service, build_app
+from semco.export.service import ADDRESSES, Limits, Service, make_server
 from tests.conftest import tiny_images
 from tests.export.chromium import PROGRAM, Browser
 
@@ -32,9 +31,7 @@ class Server:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
-        app = build_app(Service(semco.load(run, engine="torch"), limits, token))
-        config = uvicorn.Config(app, host="127.0.0.1", port=self.port, log_level="error", ws="none")
-        self._server = uvicorn.Server(config)
+        self._server = make_server(Service(semco.load(run, engine="torch"), limits, token), "127.0.0.1", self.port)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
         self._thread.start()
         while not self._server.started:
@@ -145,6 +142,43 @@ def test_more_requests_than_can_wait(run: Path, photos: list[bytes]) -> None:
         assert server.ask(photos[0]) == (503, {"error": "too many requests are waiting; try again in a moment."})
     finally:
         server.close()
+
+
+def exchange(port: int, *parts: bytes) -> tuple[bytes, Any]:
+    """Send the parts one after the other; return the status line and the JSON of the last answer."""
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+        for part in parts:
+            connection.sendall(part)
+            time.sleep(0.05)
+        content = b"".join(iter(lambda: connection.recv(65536), b""))
+    head, _, body = content[content.rindex(b"HTTP/1.1 ") :].partition(b"\r\n\r\n")
+    return head.splitlines()[0], json.loads(body)
+
+
+def test_requests_that_never_become_complete(run: Path) -> None:
+    """The connection ends with a sentence, also if a whole request came first, or if the body is missing."""
+    server = Server(run, Limits(seconds=0.2))
+    late = {"error": "the request did not arrive within 0.2 seconds."}
+    try:
+        for parts in ((), (b"POST /pre",), (b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n", b"GET /hea")):
+            assert exchange(server.port, *parts) == (b"HTTP/1.1 408 Request Timeout", late)
+        head = b"POST /predict HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\nConnection: close\r\n\r\n"
+        status, answer = exchange(server.port, head, b"half")
+        assert (status, answer) == (
+            b"HTTP/1.1 408 Request Timeout",
+            {"error": "the request took more than 0.2 seconds."},
+        )
+    finally:
+        server.close()
+
+
+def test_other_addresses_and_what_is_not_http(server: Server, photos: list[bytes]) -> None:
+    assert server.ask(photos[0], "/other") == (404, {"error": ADDRESSES})
+    assert server.ask(photos[0], "/health") == (405, {"error": ADDRESSES})
+    invalid = (b"HTTP/1.1 400 Bad Request", {"error": "the request is not valid HTTP."})
+    assert exchange(server.port, b"photo\r\n\r\n") == invalid
+    chunked = b"POST /predict HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+    assert exchange(server.port, chunked, b"no length\r\n") == invalid
 
 
 @pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed")

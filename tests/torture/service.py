@@ -1,13 +1,21 @@
-"""Damaged requests to the HTTP service: each gets a status below 500 and JSON, and whole ones are still answered."""
+"""Damaged requests to the HTTP service: each gets a status below 500 and JSON, and whole ones are still answered.
+
+The requests go through a socket to a server in the same process. The body is damaged and its length is right, or the
+damage is anywhere in the request, so that it may not be HTTP any more or never become complete.
+"""
 
 from __future__ import annotations
 
-import asyncio
+import http.client
 import io
 import json
+import logging
+import socket
+import threading
+import time
 from functools import cache
 from pathlib import Path
-from typing import Any
+from random import Random
 
 import numpy as np
 import torch
@@ -16,12 +24,13 @@ from PIL import Image
 from semco.config import ModelConfig
 from semco.evaluation.model_file import ModelDescription, SavedModel, empty_network, save_model
 from semco.evaluation.predictor import load
-from semco.export.service import Limits, Service, build_app
+from semco.export.service import Limits, Service, make_server
 from torture.attack import Attack, Case, Failure
 from torture.mutations import damage
 
-KINDS = ("image/png", "", "multipart/form-data; boundary=e", "multipart/form-data", "multipart/form-data; boundary=")
-QUERIES = ("", "", "", "", "top=3", "top=1", "top=0", "top=-1", "top=99999999999999999999", "top=%00", "top=\xb2")
+FORM = "multipart/form-data; boundary=e"
+WRONG_KINDS = ("", "image/png", FORM, "multipart/form-data", "multipart/form-data; boundary=")
+QUERIES = ("top=3", "top=1", "top=0", "top=-1", "top=99999999999999999999", "top=%00", "top=\xb2")
 
 
 def prepare(folder: Path) -> Path:
@@ -43,61 +52,98 @@ def prepare(folder: Path) -> Path:
     return folder / "model"
 
 
+class Errors(logging.Handler):
+    """Collects the exceptions that the server has logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info:
+            self.found.append(self.format(record))
+
+
 @cache
-def application(model: Path) -> Any:
+def start(model: Path) -> tuple[int, Errors]:
+    """Start the server of this process; return its port and what it logs."""
     torch.set_num_threads(1)
-    return build_app(Service(load(model, engine="torch"), Limits(megabytes=0.02, photos=4)))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    service = Service(load(model, engine="torch"), Limits(megabytes=0.02, photos=4, seconds=0.5))
+    server, errors = make_server(service, "127.0.0.1", port), Errors()
+    for name in ("uvicorn.error", "asyncio"):
+        logging.getLogger(name).addHandler(errors)
+    threading.Thread(target=server.run, daemon=True).start()
+    while not server.started:
+        time.sleep(0.01)
+    return port, errors
 
 
 @cache
-def photo() -> bytes:
-    content = io.BytesIO()
-    Image.fromarray(np.random.default_rng(0).integers(0, 256, (20, 30, 3)).astype(np.uint8)).save(content, "png")
-    return content.getvalue()
+def photos() -> tuple[bytes, ...]:
+    """Return a PNG file, in which most damage is noticed, and a JPEG file, which can often be decoded all the same."""
+    pixels = np.random.default_rng(0).integers(0, 256, (20, 30, 3)).astype(np.uint8)
+    files = []
+    for name in ("png", "jpeg"):
+        content = io.BytesIO()
+        Image.fromarray(pixels).save(content, name)
+        files.append(content.getvalue())
+    return tuple(files)
 
 
-def form() -> bytes:
+def form(photo: bytes) -> bytes:
     head = b'--e\r\nContent-Disposition: form-data; name="p"; filename="a.png"\r\n\r\n'
-    return head + photo() + b"\r\n--e--\r\n"
+    return head + photo + b"\r\n--e--\r\n"
 
 
-async def ask(app: Any, body: bytes, kind: str, query: str) -> tuple[int, bytes]:
-    """Call the application as a server does, with the body in two parts."""
-    half = len(body) // 2
-    parts = [
-        {"type": "http.request", "body": body[:half], "more_body": True},
-        {"type": "http.request", "body": body[half:], "more_body": False},
-        {"type": "http.disconnect"},
-    ]
-    sent: list[dict[str, Any]] = []
+def request(body: bytes, kind: str, query: str) -> bytes:
+    head = f"POST /predict?{query} HTTP/1.1\r\nHost: a\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
+    return head.encode("latin-1") + b"Connection: close\r\n\r\n" + body
 
-    async def receive() -> dict[str, Any]:
-        return parts.pop(0) if len(parts) > 1 else parts[0]
 
-    async def send(message: dict[str, Any]) -> None:
-        sent.append(message)
+def ask(port: int, content: bytes) -> tuple[int, bytes]:
+    """Send bytes and wait for the answer, as clients do: the sending side stays open."""
+    with socket.create_connection(("127.0.0.1", port), timeout=15) as connection:
+        connection.sendall(content)
+        response = http.client.HTTPResponse(connection, method="POST")
+        try:
+            response.begin()
+            return response.status, response.read()
+        except (http.client.HTTPException, ConnectionError) as error:
+            raise Failure("no answer", f"{error!r} to {content[:500]!r}") from error
+        finally:
+            response.close()
 
-    scope = {"type": "http", "method": "POST", "path": "/predict", "query_string": query.encode("utf-8"),
-             "headers": [(b"content-type", kind.encode("latin-1", "replace"))], "http_version": "1.1", "scheme": "http",
-             "server": ("127.0.0.1", 80), "client": ("127.0.0.1", 1), "root_path": ""}  # fmt: skip
-    await app(scope, receive, send)
-    return int(sent[0]["status"]), b"".join(message.get("body", b"") for message in sent[1:])
+
+def damaged_request(random: Random) -> tuple[str, bytes]:
+    """Return what is damaged, and the bytes to send."""
+    body, kind = random.choice(photos()), "image/png"
+    if random.random() < 0.5:
+        body, kind = form(body), FORM
+    if random.random() < 0.1:
+        kind = random.choice(WRONG_KINDS)
+    query = random.choice(QUERIES) if random.random() < 0.1 else ""
+    if random.random() < 0.9:
+        return "damaged body", request(damage(random, body), kind, query)
+    return "damaged request", damage(random, request(body, kind, query))
 
 
 def attack_request(case: Case) -> str:
-    app, random = application(case.originals), case.random
-    kind = random.choice(KINDS)
-    body = damage(random, random.choice((photo(), form())))
-    status, content = asyncio.run(ask(app, body, kind, random.choice(QUERIES)))
-    if status >= 500 or b"Traceback" in content:
-        raise Failure(f"status {status}", content[:500].decode("utf-8", "replace"))
-    answer = json.loads(content)
-    if status != 200 and list(answer) != ["error"]:
-        raise Failure("a refusal that is not a sentence", content[:500].decode("utf-8", "replace"))
-    status_of_whole, _ = asyncio.run(ask(app, photo(), "image/png", "")) if random.random() < 0.05 else (200, b"")
+    (port, errors), random = start(case.originals), case.random
+    kind, content = damaged_request(random)
+    status, answer = ask(port, content)
+    if errors.found:
+        raise Failure("a traceback in the log", errors.found.pop())
+    if status >= 500 or b"Traceback" in answer:
+        raise Failure(f"status {status}", answer[:500].decode("utf-8", "replace"))
+    if list(json.loads(answer)) != (["predictions"] if status == 200 else ["error"]):
+        raise Failure("an answer of another form", answer[:500].decode("utf-8", "replace"))
+    status_of_whole, _ = ask(port, request(photos()[0], "image/png", "")) if random.random() < 0.05 else (200, b"")
     if status_of_whole != 200:
         raise Failure("a whole request was refused afterwards", str(status_of_whole))
-    return "answered" if status == 200 else "refused"
+    return f"{kind}: {status}"
 
 
 ATTACK = Attack("requests", cases=10_000, minutes=2, case=attack_request, prepare=prepare, limit=20.0, memory=None)

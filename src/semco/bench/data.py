@@ -11,7 +11,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from io import BytesIO
 from multiprocessing import get_context
@@ -24,25 +24,31 @@ from PIL import Image
 from torch import Tensor
 
 from semco.bench.child import run_code
+from semco.config import AugmentConfig
+from semco.data.batches import Batches
+from semco.data.inputs import ImageInputs
 from semco.data.listing import Part
+from semco.data.split import Split
 from semco.data.storage.decoder import PartDecoder
 from semco.data.storage.mapped import map_tensor, rows_at
 from semco.data.storage.pixel_cache import pixel_file
+from semco.data.views import Augment
+from semco.types import ViewCounts
 
 SIZE, WIDTH, HEIGHT = 96, 500, 375
 PROCESSES, BLOCK = 2, 50
 ORIGINALS = 200  # different photos; the files are copies of them
-BATCH = 64
+BATCH = 64  # images of a step: 16 labelled and 48 unlabelled ones
 
 
 def bench_data(
-    images: int = 10_000, entries: int = 1_000_000, files: int = 100_000, repeats: int = 3
+    images: int = 10_000, entries: int = 1_000_000, files: int = 100_000, repeats: int = 3, steps: int = 50
 ) -> dict[str, Any]:
-    """Return seconds, rates and ratios of all measurements."""
+    """Return seconds, rates and ratios of all measurements; ``steps`` batches are timed in each turn."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         paths = make_photos(folder / "photos", images)
-        decoding = time_decoding(paths, folder / "cache", repeats)
+        decoding = time_decoding(paths, folder / "cache", repeats, steps)
         listing = time_listing(folder / "entries", paths[:300], entries, files)
     return {"images": images, "size": SIZE, **decoding, **listing}
 
@@ -69,7 +75,7 @@ def _photo(rng: np.random.Generator) -> bytes:
     return buffer.getvalue()
 
 
-def time_decoding(paths: Sequence[str], cache: Path, repeats: int) -> dict[str, Any]:
+def time_decoding(paths: Sequence[str], cache: Path, repeats: int, steps: int) -> dict[str, Any]:
     """Return images per second of a plain loop in two processes, of our decoder, and of batches."""
     part = Part()
     part.add_files(paths)
@@ -79,7 +85,7 @@ def time_decoding(paths: Sequence[str], cache: Path, repeats: int) -> dict[str, 
         ours.append(len(part) / _seconds(lambda n=number: _fill(part, cache / str(n))))  # type: ignore[misc]
         ratios.append(ours[-1] / plain[-1])
     mapped = _fill(part, cache / "0")
-    warm = time_batches(mapped, mapped.clone())
+    warm = time_batches(mapped, mapped.clone(), steps)
     return {
         "plain_per_s": round(max(plain)),
         "cold_per_s": round(max(ours)),
@@ -113,19 +119,50 @@ def _fill(part: Part, root: Path) -> Tensor:
     return map_tensor(file.data, file.shape)
 
 
-def time_batches(mapped: Tensor, memory: Tensor, batches: int = 100, repeats: int = 7) -> dict[str, float]:
-    """Return batches per second of random images from the file and from memory, in turns; the medians count."""
-    rates: dict[str, list[float]] = {"cache": [], "memory": []}
+def time_batches(mapped: Tensor, memory: Tensor, steps: int, repeats: int = 7) -> dict[str, float]:
+    """Return the rates from the file and from memory, in turns: of copying images, and of whole batches.
+
+    A whole batch is what a training step gets: `BATCH` images with the weak and strong views that FixMatch needs.
+    """
     generator = torch.Generator().manual_seed(0)
-    for _ in range(repeats):
-        order = torch.randint(len(mapped), (batches, BATCH), generator=generator)
-        for name, images in (("cache", mapped), ("memory", memory)):
-            rates[name].append(batches / _seconds(lambda i=images, o=order: [rows_at(i, each) for each in o]))  # type: ignore[misc]
-    cache, in_memory = (statistics.median(rates[name]) for name in ("cache", "memory"))
+    stored = {"cache": mapped, "memory": memory}
+    batches = {name: _training_batches(images) for name, images in stored.items()}
+    rows: dict[str, list[float]] = {name: [] for name in stored}
+    whole: dict[str, list[float]] = {name: [] for name in stored}
+    for each in batches.values():
+        each.batch(0)  # the first one may compile
+    for turn in range(repeats):
+        order = torch.randint(len(mapped), (steps, BATCH), generator=generator)
+        for name, images in stored.items():
+            rows[name].append(steps / _seconds(lambda i=images, o=order: [rows_at(i, each) for each in o]))  # type: ignore[misc]
+        first = turn * steps
+        for name, made in batches.items():
+            whole[name].append(steps / _seconds(lambda b=made, f=first: [b.batch(f + i) for i in range(steps)]))  # type: ignore[misc]
+    return {**_compare("batches", whole), **_compare("rows", rows)}
+
+
+def _training_batches(images: Tensor) -> Batches:
+    """Return the batches of 1 labelled to 3 unlabelled images, all of them random images of the pool."""
+    positions = np.arange(len(images))
+    augment = Augment(AugmentConfig(), torch.full((3,), 0.5), torch.full((3,), 0.25))
+    return Batches(
+        ImageInputs(images, augment, torch.device("cpu")),
+        torch.zeros(len(images), dtype=torch.int64),
+        Split(positions, positions, positions[:0], ""),
+        ViewCounts(labelled_weak=1, unlabelled_weak=1, unlabelled_strong=1),
+        batch_size=BATCH // 4,
+        mu=3,
+        seed=0,
+    )
+
+
+def _compare(what: str, rates: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """Return the median rates, and the median of the ratios of each turn."""
+    ratios = [cache / memory for cache, memory in zip(rates["cache"], rates["memory"], strict=True)]
     return {
-        "cache_batches_per_s": round(cache),
-        "memory_batches_per_s": round(in_memory),
-        "cache_of_memory": round(cache / in_memory, 2),
+        f"cache_{what}_per_s": round(statistics.median(rates["cache"])),
+        f"memory_{what}_per_s": round(statistics.median(rates["memory"])),
+        f"cache_{what}_of_memory": round(statistics.median(ratios), 2),
     }
 
 

@@ -25,4 +25,6 @@ def serve(
     running = service.Service(load(model), limits, token)
     console = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
     url = f"http://{host}:{port}"
-    service.serve(running, host, port, lambda: console.print(f"{url}   {service.sample_request(url)}"))
+    server = service.make_server(running, host, port)
+    console.print(f"{url}   {service.sample_request(url)}")
+    server.run()

@@ -27,6 +27,7 @@ from semco.export.batching import Batcher
 
 PAGE = Path(__file__).parent / "page.html"
 EXTRA = "semco[serve]"
+ADDRESSES = "the service answers POST /predict, GET /health and GET /, nothing else."
 NEEDED = ("starlette", "uvicorn", "python_multipart")
 
 
@@ -127,11 +128,15 @@ def build_app(service: Service) -> Any:
     """Return the service as an ASGI application."""
     check_installed()
     from starlette.applications import Starlette
+    from starlette.exceptions import HTTPException
     from starlette.responses import HTMLResponse, JSONResponse
     from starlette.routing import Route
 
     def refused(_request: Any, error: Any) -> Any:
         return JSONResponse({"error": error.sentence}, error.status)
+
+    def unknown(_request: Any, error: Any) -> Any:
+        return JSONResponse({"error": ADDRESSES}, error.status_code, error.headers)
 
     def failed(_request: Any, _error: Any) -> Any:
         return JSONResponse({"error": "the service failed on this request; its log says why."}, 500)
@@ -154,7 +159,7 @@ def build_app(service: Service) -> Any:
         service.close()
 
     routes = [Route("/", page), Route("/health", health), Route("/predict", predict, methods=["POST"])]
-    handlers: dict[Any, Any] = {RefusedError: refused, Exception: failed}
+    handlers: dict[Any, Any] = {RefusedError: refused, HTTPException: unknown, Exception: failed}
     return Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan)
 
 
@@ -218,16 +223,26 @@ async def _closing(form: Any) -> Any:
         await form.close()
 
 
-def serve(service: Service, host: str, port: int, on_ready: Callable[[], None] = lambda: None) -> None:
-    """Answer requests until the process is interrupted."""
+def make_server(service: Service, host: str, port: int) -> Any:
+    """Return the service as a server, whose method ``run`` answers requests until it is told to end."""
+    app = build_app(service)
     import uvicorn
 
-    app = build_app(service)
+    from semco.export.connection import TimedConnection
+
+    connection: Any = partial(TimedConnection, seconds=service.limits.seconds)
     config = uvicorn.Config(
-        app, host=host, port=port, log_level="warning", access_log=False, timeout_keep_alive=5, backlog=2048
+        app,
+        host=host,
+        port=port,
+        http=connection,
+        ws="none",
+        log_level="warning",
+        access_log=False,
+        timeout_keep_alive=5,
+        backlog=2048,
     )
-    on_ready()
-    uvicorn.Server(config).run()
+    return uvicorn.Server(config)
 
 
 def sample_request(url: str) -> str:

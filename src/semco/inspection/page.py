@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from functools import cache
-from importlib.resources import files
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from PIL import Image
 
 from semco.data.decode import DECODE_ERRORS, decode
@@ -18,6 +15,7 @@ from semco.data.inspection.duplicates import Duplicates
 from semco.data.inspection.facts import KINDS, count_kinds
 from semco.files import readable_name, write_text
 from semco.inspection.check import Check
+from semco.report.template import page_template
 
 THUMBNAIL, QUALITY = 112, 80
 # Most groups of duplicates, images of a group, of a kind and of a class that are shown, and classes with images.
@@ -28,27 +26,14 @@ CERTAIN = ("exact", "alias")
 
 def write_page(check: Check, out: Path) -> Path:
     """Write the page to ``out`` and return ``out``."""
-    write_text(out, readable_name(_template().render(_context(check))))
+    write_text(out, readable_name(page_template("check.html", "semco.inspection").render(_context(check))))
     return out
-
-
-@cache
-def _template() -> Template:
-    environment = Environment(
-        loader=PackageLoader("semco.inspection", "."),
-        autoescape=True,  # file and class names come from the user
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("check.html")
 
 
 def _context(check: Check) -> dict[str, Any]:
     counts = check.counts()
     kinds = count_kinds(check.facts)
     return {
-        "style": files("semco.report").joinpath("style.css").read_text(encoding="utf-8"),
         "title": Path(check.source).name or check.source,
         "verdict": _verdict(check),
         "tiles": _tiles(check),

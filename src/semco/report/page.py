@@ -5,13 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import yaml
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from semco.errors import UserError
 from semco.evaluation.samples import SMALL_IMAGE, Sample
@@ -33,6 +31,7 @@ from semco.report.tables import (
     mean_or_none,
     summary_rows,
 )
+from semco.report.template import page_template
 from semco.run.result import RunResult, describe_interval
 
 MOST_SKIPPED = 100  # skipped images that the page lists
@@ -50,20 +49,10 @@ def write_report(
     if not paths:
         raise UserError("a report needs at least one run folder.")
     runs = [read_run(path) for path in paths]
-    write_text(out, readable_name(_template().render(_context(runs, title, samples))))  # class names need not be UTF-8
+    write_text(
+        out, readable_name(page_template("page.html").render(_context(runs, title, samples)))
+    )  # class names need not be UTF-8
     return out
-
-
-@cache
-def _template() -> Template:
-    environment = Environment(
-        loader=PackageLoader("semco.report", "."),
-        autoescape=True,  # class names come from the user
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("page.html")
 
 
 def _context(runs: Sequence[Run], title: str | None, samples: Sequence[Sample] | None) -> dict[str, Any]:
@@ -76,7 +65,6 @@ def _context(runs: Sequence[Run], title: str | None, samples: Sequence[Sample] |
     pseudo_label_metrics = main_run.metric_names("pseudo/")
     return {
         "title": title or f"{method_title(main_run)} on {_data_name(main_run)}",
-        "style": Path(__file__).with_name("style.css").read_text(encoding="utf-8"),
         "eyebrow": f"SemCo report · {_data_name(main_run)}",
         "notice": _unfinished_notice(main_run),
         "verdict": _verdict(main_run, name, rows),

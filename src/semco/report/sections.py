@@ -8,7 +8,7 @@ from pathlib import Path
 
 from semco.files import readable_name, write_text
 from semco.report.charts import Chart
-from semco.report.template import page_style, page_template
+from semco.report.template import page_template
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Section:
 def write_sections(out: Path, title: str, verdict: str, sections: Sequence[Section]) -> Path:
     """Write a page with these sections, which loads nothing from elsewhere."""
     shown = [section for section in sections if not section.is_empty]
-    page = page_template("sections.html").render(title=title, verdict=verdict, sections=shown, style=page_style())
+    page = page_template("sections.html").render(title=title, verdict=verdict, sections=shown)
     write_text(out, readable_name(page))
     return out
 
