@@ -7,6 +7,8 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from semco.errors import UserError
@@ -74,6 +76,26 @@ def test_a_finished_run_shows_every_section(make_run, tmp_path: Path) -> None:
     assert page.tags.count("img") == 24 + 8
     assert "→ boot (head noun)" in text
     assert "40 labels (4 per class)" in text
+
+
+def test_statistics_of_pseudo_labels_are_in_the_report(make_run, tmp_path: Path) -> None:
+    """Class 0 is retained once in two images, correctly; all others never; the heads never disagree."""
+    run, heads = make_run("semco"), ("one_hot", "semantic", "ensemble")
+    class_ids = [*range(10), -1]
+    rows = len(heads) * len(class_ids)
+    retained = [1.0 * (class_id == 0) for class_id in class_ids] * len(heads)
+    table = {
+        "step": [20] * rows,
+        "head": [head for head in heads for _ in class_ids],
+        "class_id": class_ids * len(heads),
+    }
+    table |= dict.fromkeys(("retained", "correct", "correct_group"), retained)
+    table |= {"images": [2.0] * rows, "disagreement": [0.0] * rows}
+    pq.write_table(pa.table(table), run / "classes.parquet")
+    _, text = _page([run], tmp_path / "report.html")
+    assert "<h2>Pseudo-labels in numbers</h2>" in text
+    assert "<h2>Look-alike and distinct classes</h2>" in text
+    assert "<h2>Most confused images</h2>" not in text  # there is no table of images
 
 
 @pytest.mark.parametrize(

@@ -63,9 +63,20 @@ def pick_samples(
 
 def _sample(image: Tensor, scores: NDArray[np.floating], truth: int, kind: Kind) -> Sample:
     best, second = np.argsort(-scores, kind="stable")[:2].tolist()
-    file_format: Format = "png" if image.shape[-1] <= SMALL_IMAGE else "jpeg"
+    file_format = format_of(image)
     encoded = encode_image(image, file_format)
     return Sample(encoded, file_format, image.shape[-1], truth, best, float(scores[best]), second, kind)
+
+
+def format_of(image: Tensor) -> Format:
+    """Return the format in which an image (C, H, W) is saved."""
+    return "png" if image.shape[-1] <= SMALL_IMAGE else "jpeg"
+
+
+def picture_url(image: Tensor) -> str:
+    """Return an image (C, H, W) uint8 as a data URL."""
+    file_format = format_of(image)
+    return f"data:image/{file_format};base64,{encode_image(image, file_format)}"
 
 
 def encode_image(image: Tensor, file_format: Format) -> str:

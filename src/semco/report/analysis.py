@@ -7,11 +7,11 @@ from pathlib import Path
 
 from semco.analysis.confused import ConfusedImage, most_confused
 from semco.analysis.counts import ClassCounts, add_counts, has_both_heads, read_class_counts
+from semco.analysis.pictures import training_pictures
 from semco.analysis.similarity import SimilarClasses, find_similar_classes
 from semco.config import flat_fields
-from semco.data.sources import load
 from semco.errors import UserError
-from semco.evaluation.samples import encode_image
+from semco.evaluation.samples import SMALL_IMAGE, picture_url
 from semco.report.names import group_by_experiment, method_title
 from semco.report.pseudo_label_figures import (
     convergence_chart,
@@ -33,16 +33,26 @@ def analysis_sections(paths: Sequence[Path], *, has_images: bool = True) -> list
     if not paths:
         raise UserError("an analysis needs at least one run folder.")
     runs = [read_run(path) for path in paths]
+    sections = [*run_sections(runs, has_images=has_images), _convergence(group_by_experiment(runs))]
+    return [section for section in sections if not section.is_empty]
+
+
+def run_sections(runs: Sequence[Run], *, has_images: bool = True) -> list[Section]:
+    """Return the sections that the report of the runs has too: everything but the convergence, which it shows."""
     experiments = group_by_experiment(runs)
     counts = {name: found for name, group in experiments.items() if (found := _counts(group)) is not None}
+    sections = [_calibration(experiments), _field(runs)]
     names = runs[0].class_names
-    classes = find_similar_classes(names, RunFolder(runs[0].path).config().labels) if names else None
-    sections = [_convergence(experiments), _calibration(experiments), _field(runs)]
+    classes = _similar_classes(runs[0]) if names and counts else None
     if classes is not None and classes.most:
         sections = [*_pseudo_labels(counts, classes, names), *sections]
         if has_images:
             sections.append(_confused(experiments, counts, classes, names))
     return [section for section in sections if not section.is_empty]
+
+
+def _similar_classes(run: Run) -> SimilarClasses | None:
+    return find_similar_classes(run.class_names, RunFolder(run.path).config().labels)
 
 
 def _counts(runs: Sequence[Run]) -> ClassCounts | None:
@@ -55,7 +65,7 @@ def _pseudo_labels(counts: Mapping[str, ClassCounts], classes: SimilarClasses, n
     disagreements = [disagreement_chart(name, each, classes, names) for name, each in counts.items()]
     others = [chart for chart in (*disagreements, ensemble_chart(counts)) if chart is not None]
     return [
-        Section("In numbers", NUMBERS, *comparison_table(counts, classes)),
+        Section("Pseudo-labels in numbers", NUMBERS, *comparison_table(counts, classes)),
         Section("Look-alike and distinct classes", FIGURE_2, charts=tuple(charts)),
         Section("Co-training", FIGURE_4, charts=tuple(others)),
     ]
@@ -168,15 +178,14 @@ def _confused(
 
 
 def _tiles(run: Run, images: Sequence[ConfusedImage], names: Sequence[str]) -> list[ImageTile]:
-    try:
-        pixels = load(RunFolder(run.path).config().data).train_images
-    except UserError:  # the data are not here; the counts are shown without them
-        return []
+    pictures = training_pictures(run.path, [image.index for image in images])
     return [
         ImageTile(
-            f"data:image/png;base64,{encode_image(pixels[image.index], 'png')}",
+            picture_url(pictures[image.index]),
             names[image.truth],
             ", ".join(f"{count}x {names[label]}" for label, count in image.wrong.items()) + f" of {image.seen}",
+            is_small=pictures[image.index].shape[-1] <= SMALL_IMAGE,
         )
         for image in images
+        if image.index in pictures
     ]

@@ -223,7 +223,9 @@ def _set_scales(axes: Axes, percent: bool, fit_y: bool) -> None:
             axes.yaxis.set_major_locator(MaxNLocator(5))
         else:
             axes.set_ylim(-0.02, 1.02)
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
+        low, high = axes.get_ylim()
+        decimals = 0 if high - low > 0.05 else 1  # so that no two of about five ticks have the same text
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=decimals, symbol=" %"))
     else:
         axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
         axes.yaxis.set_major_locator(MaxNLocator(5))

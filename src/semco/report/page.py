@@ -14,6 +14,7 @@ import yaml
 from semco.errors import UserError
 from semco.evaluation.samples import SMALL_IMAGE, Sample
 from semco.files import readable_name, write_text
+from semco.report.analysis import run_sections
 from semco.report.charts import pseudo_label_charts, training_charts
 from semco.report.classes import class_rows, confusions, label_groups
 from semco.report.names import group_by_experiment, method_title
@@ -77,6 +78,7 @@ def _context(runs: Sequence[Run], title: str | None, samples: Sequence[Sample] |
         "groups": label_groups(main_run),
         "pseudo_labels": pseudo_label_charts(main_run),
         "truth_is_known": any(main_run.series(m)[0] for m in pseudo_label_metrics if m.endswith("/accuracy")),
+        "analysis": run_sections(runs),
         "confusions": confusions(main_run),
         "random_samples": _sample_tiles(shown, "random", main_run.class_names),
         "mistakes": _sample_tiles(shown, "mistake", main_run.class_names),

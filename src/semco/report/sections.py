@@ -18,6 +18,7 @@ class ImageTile:
     source: str
     title: str
     note: str = ""
+    is_small: bool = True  # shown with its exact pixels
 
 
 @dataclass(frozen=True)
