@@ -47,12 +47,14 @@ def reproduce(
     from semco.experiment.comparison import parse_seeds
     from semco.experiment.reproduction import collect, make_runs, paper_cells, plan_cells, unpublished
 
-    if "groups" in what or "all" in what:
-        show_groups(setting or ())
+    if as_json and not dry_run:
+        raise typer.BadParameter("--json shows the plan: use it with --dry-run.")
     names = [name for name in what if name != "groups"]
-    if not names:
+    if ("groups" in what or "all" in what) and not as_json:
+        show_groups(setting or ())
+    if not names and not as_json:
         return
-    cells = paper_cells(names, only.split(",") if only else (), method)
+    cells = paper_cells(names, only.split(",") if only else (), method) if names else []
     options = {"data": {"root": str(data_root)}} if data_root is not None else {}
     numbers = parse_seeds(seeds)
     planned = plan_cells(cells, scale.value, numbers, options, setting or ())

@@ -1,0 +1,55 @@
+"""``semco reproduce`` from the command to the page, on tiny data."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from semco.cli.reproduce import format_hours
+from semco.experiment.reproduction import StepEstimate
+from tests.cli.in_process import run_here
+
+
+@pytest.fixture(autouse=True)
+def no_timing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(StepEstimate, "_per_image", lambda *_: 0.001)
+
+
+def test_the_plan_of_everything_is_one_json_object() -> None:
+    done = run_here("reproduce", "all", "--dry-run", "--json")
+    assert done.returncode == 0, done.stderr
+    plan = json.loads(done.stdout)
+    assert len(plan["cells"]) > 58 + 11 + 8 + 4
+    assert plan["hours"] == pytest.approx(sum(cell["hours"] for cell in plan["cells"]), abs=0.5)
+    assert {"table", "row", "column", "published", "recipe", "steps"} <= plan["cells"][0].keys()
+
+
+def test_json_without_a_dry_run_is_refused() -> None:
+    done = run_here("reproduce", "table3", "--json")
+    assert done.returncode == 2
+    assert "--dry-run" in done.stderr
+
+
+def test_finished_runs_are_skipped_and_nothing_is_compared_with_another_setting(
+    trained: list[str], tiny_options: list[str], tmp_path: Path
+) -> None:
+    source, *settings = tiny_options
+    command = ["reproduce", "table4", "--only", "cifar100-2500", "--scale", "cpu", "--seeds", "0"]
+    command += ["--set", f"data.source={source}", *settings, "--out", tmp_path / "paper"]
+    done = run_here(*command)
+    assert done.returncode == 0, done.stderr
+    assert len(trained) == 2
+    assert "not the published setting" in done.stdout
+    assert "31.93" not in done.stdout.split("on this machine")[1]  # the plan has it, the results have not
+    assert (tmp_path / "paper" / "paper-cpu.html").is_file()
+    assert run_here(*command).returncode == 0
+    assert len(trained) == 2
+
+
+@pytest.mark.parametrize(
+    ("hours", "text"), [(0.0412, "0.041"), (1.26, "1.3"), (12.3, "12"), (346, "346"), (49_645.8, "50,000")]
+)
+def test_hours(hours: float, text: str) -> None:
+    assert format_hours(hours) == text
