@@ -28,7 +28,7 @@ from semco.methods import Method
 from semco.report import write_report
 from semco.run.folder import RunFolder
 from semco.run.seal import digest_of, write_with_digest
-from semco.training.compilation import Compilation
+from semco.training.compiler.compilation import Compilation
 from semco.training.loop import Trainer
 from semco.training.observer import MetricsLine, NullObserver
 from semco.training.signals import Interrupted

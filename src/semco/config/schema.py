@@ -227,8 +227,9 @@ class TrainingConfig(Section):
     other views (paper)."""
     device: str = "auto"
     """"auto" is a GPU if there is one; else cpu, cuda, cuda:1, ..."""
-    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    """Precision of the network: "auto" is float32 on CPUs and bfloat16 (or float16) on GPUs."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Precision in which the backbone computes; weights, heads, losses and averages are float32 in any case. "auto" is
+    bfloat16 on GPUs that have it, and on CPUs that have it if a pass is measured to be faster, else float32."""
     compile: Annotated[Literal["auto", "on", "off"], BeforeValidator(_on_or_off)] = "auto"
     """torch.compile: "auto" turns it on if the run is long enough for compiling to pay off."""
     recompute: Annotated[Literal["auto", "on", "off"], BeforeValidator(_on_or_off)] = "auto"

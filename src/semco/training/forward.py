@@ -31,12 +31,10 @@ class NetworkForward:
         network: nn.Module,
         average: nn.Module,
         target_views: Literal["no_grad", "joint"] = "no_grad",
-        precision: torch.dtype | None = None,
     ) -> None:
         self._network = network
         self._average = average
         self._joint = target_views == "joint"
-        self._precision = precision
 
     def __call__(self, *, no_grad: Mapping[str, Tensor] | None = None, **views: Tensor) -> dict[str, Outputs]:
         targets = dict(no_grad or {})
@@ -60,28 +58,20 @@ class NetworkForward:
             return self._run(self._network, views)
 
     def heads(self, features: Tensor) -> Outputs:
-        with self._autocast(features):
-            outputs = cast(Network, self._network).heads_from(features)
-        return split_outputs(outputs, {"all": len(features)})["all"]
-
-    def _autocast(self, inputs: Tensor) -> torch.autocast:
-        return torch.autocast(inputs.device.type, dtype=self._precision, enabled=self._precision is not None)
+        return cast(Network, self._network).heads_from(features)
 
     def _run(self, network: nn.Module, views: Mapping[str, Tensor]) -> dict[str, Outputs]:
         images = next(iter(views.values())) if len(views) == 1 else torch.cat(list(views.values()))
-        with self._autocast(images):
-            outputs = network(images)
-        return split_outputs(outputs, {name: len(view) for name, view in views.items()})
+        return split_outputs(network(images), {name: len(view) for name, view in views.items()})
 
 
 def split_outputs(outputs: Outputs, sizes: Mapping[str, int]) -> dict[str, Outputs]:
-    """Return the outputs of a joined batch (N, ...) by view, in float32 whatever the precision of the network."""
+    """Return the outputs of a joined batch (N, ...) by view."""
     parts: dict[str, tuple[Tensor, ...]] = {}
     for field in fields(outputs):
         tensor = getattr(outputs, field.name)
         if tensor is not None:
-            wide = tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
-            parts[field.name] = wide.split(list(sizes.values()))
+            parts[field.name] = tensor.split(list(sizes.values()))
     return {name: Outputs(**{k: v[i] for k, v in parts.items()}) for i, name in enumerate(sizes)}
 
 
