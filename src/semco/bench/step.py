@@ -27,7 +27,7 @@ from semco.training.forward import NetworkForward
 from semco.training.loop import Trainer
 from semco.training.observer import NullObserver
 from semco.training.statistics import DivergenceMonitor, Meters
-from semco.types import Batch, Outputs, Progress, StepResult
+from semco.types import Batch, EveryImage, Outputs, Passes, Progress, StepResult
 
 AUTHORS, EAGER, COMPILED = "authors", "activations recomputed", "compiled"
 FULL = Setting()
@@ -179,6 +179,9 @@ class RecordedForward:
             outputs = self._forward(**self._views)
             self._outputs = {name: _make_leaves(out, name in views) for name, out in outputs.items()}
         return self._outputs
+
+    def begin(self, *, no_grad: Mapping[str, Tensor], **views: Tensor) -> Passes:
+        return EveryImage(self(no_grad=no_grad, **views))
 
     def run_network(self) -> None:
         """Run the recorded views forward, then backward from constant gradients of the outputs."""

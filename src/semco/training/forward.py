@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from semco.models import Network
-from semco.types import Outputs
+from semco.training.skipping import TargetsFirst
+from semco.types import EveryImage, Outputs, Passes
 
 
 class NetworkForward:
@@ -23,7 +24,8 @@ class NetworkForward:
     ``target_views`` decides how views in ``no_grad`` run: in a pass of their own without gradient, which saves their
     backward pass, or jointly with the others, so that normalisation sees all views as one batch. A pass of their own
     does not update the running statistics, because the weights are trained with those of the other pass
-    (docs/lab/speed.md: worth a point of accuracy in short runs).
+    (docs/lab/speed.md: worth a point of accuracy in short runs). ``parts``: leave images that teach nothing out, in
+    such steps (`semco.training.skipping`); None runs all.
     """
 
     def __init__(
@@ -31,10 +33,12 @@ class NetworkForward:
         network: nn.Module,
         average: nn.Module,
         target_views: Literal["no_grad", "joint"] = "no_grad",
+        parts: int | None = None,
     ) -> None:
         self._network = network
         self._average = average
         self._joint = target_views == "joint"
+        self._parts = parts
 
     def __call__(self, *, no_grad: Mapping[str, Tensor] | None = None, **views: Tensor) -> dict[str, Outputs]:
         targets = dict(no_grad or {})
@@ -48,6 +52,11 @@ class NetworkForward:
         if views:
             outputs |= self._run(self._network, views)
         return outputs
+
+    def begin(self, *, no_grad: Mapping[str, Tensor], **views: Tensor) -> Passes:
+        if self._joint or self._parts is None:
+            return EveryImage(self(no_grad=no_grad, **views))
+        return TargetsFirst(self(no_grad=no_grad), self, views, self._parts)
 
     @torch.no_grad()
     def teacher(self, **views: Tensor) -> dict[str, Outputs]:

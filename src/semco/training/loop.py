@@ -40,6 +40,7 @@ from semco.training.observer import NullObserver, Observer
 from semco.training.optimiser import Rates, StartDecay, build_optimiser, probe_heads, start_decay_of
 from semco.training.schedule import Schedule
 from semco.training.signals import Interrupted, StopRequest, announce_stop, catch_signals
+from semco.training.skipping import COMPILED_PARTS, PARTS, skips_images
 from semco.training.state import TrainingState
 from semco.training.statistics import DivergenceMonitor, Meters
 from semco.training.statistics_files import write_class_counts, write_image_counts
@@ -121,7 +122,9 @@ class Trainer:
         if compilation.is_wanted:
             self.observer.on_message(f"the first steps wait for the network to be compiled: {compilation.reason}")
             network = torch.compile(network, dynamic=False)  # type: ignore[assignment]
-        forward = NetworkForward(network, self.average, training.target_views)
+        parts = COMPILED_PARTS if compilation.is_wanted else PARTS
+        skips = skips_images(training, self.network, self._device)
+        forward = NetworkForward(network, self.average, training.target_views, parts if skips else None)
         return share_gradients(Step(self.network, self.method, forward), self._processes)
 
     def run(self) -> None:
