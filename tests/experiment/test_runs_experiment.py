@@ -435,7 +435,7 @@ def test_ablations_are_fields(tiny_values: dict[str, Any], tmp_path: Path) -> No
     assert weights_of(tmp_path / "one-hot")["heads.semantic.weight"].shape[0] == 4
 
 
-@pytest.mark.parametrize(("steps", "expected"), [(12, list(range(12))), (200, list(range(0, 200, 9)))])
+@pytest.mark.parametrize(("steps", "expected"), [(12, list(range(12))), (120, list(range(0, 120, 9)))])
 def test_the_pool_is_relabelled_once_a_pass_and_ten_times_at_least(
     tiny_values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int, expected: list[int]
 ) -> None:
