@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from semco.models import Network
+from semco.models.normalisation import WarmBatchNorm2d
 from semco.training.skipping import TargetsFirst
 from semco.types import EveryImage, Outputs, Passes
 
@@ -89,14 +90,16 @@ def frozen_statistics(network: nn.Module) -> Iterator[None]:
     """Use batch statistics as in training, but keep the running statistics as they are."""
     layers = [m for m in network.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
     momenta = [layer.momentum for layer in layers]
-    counts = [None if m.num_batches_tracked is None else m.num_batches_tracked.clone() for m in layers]
+    # Ours count no update of momentum 0; torch's do.
+    counting = [m for m in layers if m.num_batches_tracked is not None and not isinstance(m, WarmBatchNorm2d)]
+    counts = [m.num_batches_tracked.clone() for m in counting if m.num_batches_tracked is not None]
     for layer in layers:
         layer.momentum = 0.0
     try:
         yield
     finally:
-        for layer, momentum, count in zip(layers, momenta, counts, strict=True):
+        for layer, momentum in zip(layers, momenta, strict=True):
             layer.momentum = momentum
-            if count is not None:
-                assert layer.num_batches_tracked is not None
-                layer.num_batches_tracked.copy_(count)
+        for layer, count in zip(counting, counts, strict=True):
+            assert layer.num_batches_tracked is not None
+            layer.num_batches_tracked.copy_(count)
