@@ -31,8 +31,19 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _one_thread_in_children() -> None:
+def _same_computation_everywhere() -> Iterator[None]:
+    """One thread in child processes; float32 unless a test asks for bfloat16, also on CPUs that have it.
+
+    Some virtual machines announce tile registers (AMX) and then forbid them; oneDNN computes without them just as well.
+    """
     os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("semco.training.precision.INSTRUCTIONS", frozenset())
+        # A tiny run flushes some 40 files to the disk, 5 to 10 ms each: more than it computes. What is flushed, and
+        # when, is tested by calls; no test cuts the power.
+        patch.setattr("os.fsync", lambda _: None)
+        yield
 
 
 def tiny_images(per_class: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -65,6 +65,31 @@ class Outputs:
 register_dataclass(Outputs)
 
 
+class Passes(Protocol):
+    """A step of which the views in ``no_grad`` have run."""
+
+    @property
+    def targets(self) -> dict[str, Outputs]: ...
+
+    def finish(self, **taught: Tensor) -> dict[str, Outputs]:
+        """Return the outputs of all views.
+
+        ``taught``, by view: which images (N,) have a weight in a loss. The others need not run; their outputs are
+        zeros then, so that the method multiplies their losses by 0 as ever.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class EveryImage:
+    """`Passes` in which all views have run."""
+
+    targets: dict[str, Outputs]
+
+    def finish(self, **taught: Tensor) -> dict[str, Outputs]:  # noqa: ARG002
+        return self.targets
+
+
 class Peers(Protocol):
     """The processes that share the images of a step."""
 

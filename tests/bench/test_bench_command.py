@@ -19,6 +19,7 @@ VARIANT = {
     "memory_ratio": 0.4,
 }
 STEP: dict[str, Any] = {
+    "has_bfloat16": False,
     "variants": {"authors": VARIANT, "compiled": {**VARIANT, "compile_cpu_s": 120.0, "break_even_steps": 400}},
     "methods": {"100": {"fixmatch_cpu_s": 4.0, "semco_plus_cpu_s": 4.2, "extra_percent": 5.0}},
     "profile": {"parts_ms": {"network": 99.0}, "parts_percent": {"network": 99.0}, "other_percent": 1.0},
@@ -37,7 +38,13 @@ TUNE = {
 RESULTS = {"augment": AUGMENT, "step": STEP, "scale": SCALE, "labels": LABELS, "tune": TUNE}
 EXPECTED = {
     "augment": ["us per image", "weak", "12.0"],
-    "step": ["SemCo+", "authors", "which pays off after 400 steps", "everything except the network: 1.0 %"],
+    "step": [
+        "SemCo+",
+        "authors",
+        "which pays off after 400 steps",
+        "everything except the network: 1.0 %",
+        "bfloat16 is not measured",
+    ],
     "scale": ["classes", "100.0", "time grows faster than linearly up to classes = 20"],
     "labels": ["store: open ms", "0.123"],
     "tune": ["heads", "4.5", "17.25", "than a step that trains all layers"],

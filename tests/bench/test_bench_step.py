@@ -11,8 +11,10 @@ import torch
 
 from semco.bench import step as bench
 from semco.bench.step import (
+    BFLOAT16,
     OTHER_PARTS,
     QUICK,
+    TEACHES,
     RecordedForward,
     compare_variants,
     compilation_cost,
@@ -59,6 +61,9 @@ def test_semco_plus_is_measured_by_default() -> None:
 def test_without_normalisation_all_variants_have_the_same_losses(tmp_path: Path) -> None:
     """With batch norm, the joint pass normalises all views as one batch, which changes the losses."""
     variants = make_variants(replace(QUICK, norm="none"), compiled=False)
+    teaching = variants.pop(TEACHES)  # with other thresholds: beside a step that runs every image
+    everything = replace(teaching, skip="off")
+    assert losses(teaching, tmp_path / "some") == pytest.approx(losses(everything, tmp_path / "all"), abs=1e-4)
     assert len(variants) == 5
     authors, *others = (losses(variant, tmp_path / name) for name, variant in variants.items())
     for other in others:
@@ -80,9 +85,24 @@ def test_the_variants_differ_as_named(tmp_path: Path) -> None:
     assert authors.config().training.target_views == "joint"
     compiled = variants["compiled"].config().training
     assert (compiled.target_views, compiled.compile) == ("no_grad", "on")
+    assert BFLOAT16 not in variants
+    trainer = build_trainer(make_variants(QUICK, bfloat16=True)[BFLOAT16], tmp_path / "rounded", NullObserver())
+    assert trainer.network.backbone.precision == "bfloat16"
     for name, expected in (("activations recomputed", True), ("freed memory reused", False)):
         trainer = build_trainer(variants[name], tmp_path / name, NullObserver())
         assert {part.recompute for part in trainer.network.modules() if isinstance(part, Block)} == {expected}
+
+
+@pytest.mark.parametrize(
+    ("features", "times", "expected"), [({"x"}, 1, False), ({"bf"}, None, False), ({"bf"}, 1, True)]
+)
+def test_bfloat16_is_measured_where_the_cpu_has_it(
+    features: set[str], times: object, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("semco.training.precision.INSTRUCTIONS", frozenset({"bf"}))
+    monkeypatch.setattr(bench.Cpu, "of_this_machine", classmethod(lambda _: bench.Cpu("CPU", frozenset(features))))
+    monkeypatch.setattr(bench, "time_in_child", lambda _: times)
+    assert bench.can_use_bfloat16(QUICK) == expected
 
 
 def test_ratios_match_the_times(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,6 +115,8 @@ def test_ratios_match_the_times(monkeypatch: pytest.MonkeyPatch) -> None:
             "freed memory reused": 3.2,
             "activations recomputed": 3.2,
             "compiled": 2.5,
+            "only what teaches (nothing retained)": 1.6,
+            "bfloat16": 2.0,
         }
         return {
             name: {
@@ -108,11 +130,20 @@ def test_ratios_match_the_times(monkeypatch: pytest.MonkeyPatch) -> None:
         }
 
     monkeypatch.setattr(bench, "measure_in_turns", fake)
-    measured = compare_variants(QUICK, threads=2, repeats=5)
-    assert [variant["times_faster"] for variant in measured.values()] == [1.0, 2.0, 2.5, 2.5, 2.5, 3.2]
-    assert [variant["times_faster_wall"] for variant in measured.values()] == [1.0, 2.0, 2.5, 2.5, 2.5, 3.2]
-    assert [variant["times_faster_median"] for variant in measured.values()] == [1.0, 1.8, 2.14, 2.14, 2.14, 2.57]
-    assert [variant["memory_ratio"] for variant in measured.values()] == [1.0, 0.5, 0.4, 0.4, 0.4, 0.31]
+    measured = compare_variants(QUICK, threads=2, repeats=5, bfloat16=True)
+    assert [variant["times_faster"] for variant in measured.values()] == [1.0, 2.0, 2.5, 2.5, 2.5, 3.2, 5.0, 4.0]
+    assert [variant["times_faster_wall"] for variant in measured.values()] == [1.0, 2.0, 2.5, 2.5, 2.5, 3.2, 5.0, 4.0]
+    assert [variant["times_faster_median"] for variant in measured.values()] == [
+        1.0,
+        1.8,
+        2.14,
+        2.14,
+        2.14,
+        2.57,
+        3.46,
+        3.0,
+    ]
+    assert [variant["memory_ratio"] for variant in measured.values()] == [1.0, 0.5, 0.4, 0.4, 0.4, 0.31, 0.2, 0.25]
     assert measured["compiled"]["break_even_steps"] == 0
 
 

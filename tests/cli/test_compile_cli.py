@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from semco.config import merge
-from semco.training.compiler_processes import list_processes
+from semco.training.compiler.processes import list_processes
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -103,6 +103,7 @@ PAPER: dict[str, Any] = {
     "training.recompute": "auto",
     "training.statistics": True,
     "training.sync_batch_norm": False,
+    "training.skip": "off",
     "evaluation.head": "one_hot",  # supp., Inference
     "evaluation.batch_size": 256,
 }

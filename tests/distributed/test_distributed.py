@@ -367,26 +367,3 @@ def test_a_signal_to_the_command_saves_and_keeps_its_exit_code(tiny_values: dict
     assert errors.count("Resume with: semco resume") == 1
     assert "Traceback" not in errors
     assert len(list((tmp_path / "run" / "checkpoints").iterdir())) == 1
-
-
-# --- half precision ---
-
-
-def train_alone(runs: dict[str, str]) -> None:
-    # Sandboxes announce tile registers (AMX) that they then forbid; bf16 goes without them just as well.
-    os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE"
-    for out, config in runs.items():
-        train(Config.from_yaml(config), out)
-
-
-def test_a_step_in_bf16_is_close_to_one_in_fp32(tiny_values: dict[str, Any], tmp_path: Path) -> None:
-    steps = {p: config_of(tiny_values, "semco", training={"precision": p, "steps": 1}) for p in ("fp32", "bf16")}
-    in_processes(1, train_alone, {str(tmp_path / name): config.to_yaml() for name, config in steps.items()})
-    (full,), (half,) = lines_of(tmp_path / "fp32"), lines_of(tmp_path / "bf16")
-    assert full["loss"] != half["loss"]
-    assert half["loss/supervised_one_hot"] == pytest.approx(full["loss/supervised_one_hot"], rel=0.03)
-    exact, rounded = tensors_of(tmp_path / "fp32"), tensors_of(tmp_path / "bf16")
-    for name in exact:
-        if name.startswith("network."):
-            assert rounded[name].dtype == exact[name].dtype
-            torch.testing.assert_close(rounded[name], exact[name], atol=0.05, rtol=0.05)

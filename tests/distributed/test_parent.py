@@ -20,7 +20,7 @@ from semco.config import configure, flat_fields, merge
 from semco.distributed import parent
 from semco.distributed.processes import Processes, process_group
 from semco.run.folder import RunFolder
-from semco.training.compiler_processes import list_processes
+from semco.training.compiler.processes import list_processes
 from semco.training.signals import catch_signals
 
 pytestmark = pytest.mark.timeout(600)  # processes that import torch, on a busy machine

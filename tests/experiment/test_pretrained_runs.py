@@ -176,6 +176,7 @@ def test_runs_with_the_same_frozen_layers_share_the_file(make_config: Make, tmp_
         {"augment": {"cutout": 0.5}},
         {"model": {"cached_views": 3}},
         {"data": {"image_size": 16}},
+        {"training": {"precision": "bfloat16", "steps": 1}},
     ],
 )
 def test_other_views_are_another_file(make_config: Make, tmp_path: Path, over: dict[str, Any]) -> None:

@@ -28,7 +28,7 @@ from semco.methods import Method
 from semco.report import write_report
 from semco.run.folder import RunFolder
 from semco.run.seal import digest_of, write_with_digest
-from semco.training.compilation import Compilation
+from semco.training.compiler.compilation import Compilation
 from semco.training.loop import Trainer
 from semco.training.observer import MetricsLine, NullObserver
 from semco.training.signals import Interrupted
@@ -435,7 +435,7 @@ def test_ablations_are_fields(tiny_values: dict[str, Any], tmp_path: Path) -> No
     assert weights_of(tmp_path / "one-hot")["heads.semantic.weight"].shape[0] == 4
 
 
-@pytest.mark.parametrize(("steps", "expected"), [(12, list(range(12))), (200, list(range(0, 200, 9)))])
+@pytest.mark.parametrize(("steps", "expected"), [(12, list(range(12))), (120, list(range(0, 120, 9)))])
 def test_the_pool_is_relabelled_once_a_pass_and_ten_times_at_least(
     tiny_values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int, expected: list[int]
 ) -> None:

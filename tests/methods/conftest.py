@@ -18,7 +18,7 @@ from semco.config import MethodConfig, ModelConfig
 from semco.methods import Method, build_method
 from semco.models import Network, build_network
 from semco.models.tuning import Tune, TunedNetwork, tune_network
-from semco.types import Batch, Outputs, Progress, StepResult, Task, ViewCounts, Views
+from semco.types import Batch, EveryImage, Outputs, Progress, StepResult, Task, ViewCounts, Views
 
 SIDE, DIM, B, U, POOL = 8, 6, 4, 12, 40
 
@@ -39,6 +39,9 @@ class TinyForward:
         with torch.no_grad():
             outputs |= {name: self.network(view) for name, view in (no_grad or {}).items()}
         return outputs
+
+    def begin(self, *, no_grad: Mapping[str, Tensor], **views: Tensor) -> EveryImage:
+        return EveryImage(self(no_grad=no_grad, **views))
 
     def teacher(self, **views: Tensor) -> dict[str, Outputs]:
         self.without_gradient += views.values()

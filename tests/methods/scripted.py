@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from semco.types import Batch, Outputs, Progress, Task, Views
+from semco.types import Batch, EveryImage, Outputs, Progress, Task, Views
 
 Logits = Callable[[Tensor], Tensor]
 
@@ -24,6 +24,9 @@ class ScriptedForward:
         outputs = self._outputs(self.logits, views)
         with torch.no_grad():
             return outputs | self._outputs(self.logits, no_grad or {})
+
+    def begin(self, *, no_grad: Mapping[str, Tensor], **views: Tensor) -> EveryImage:
+        return EveryImage(self(no_grad=no_grad, **views))
 
     def teacher(self, **views: Tensor) -> dict[str, Outputs]:
         with torch.no_grad():

@@ -14,7 +14,7 @@ from semco.errors import UserError
 from semco.methods import Method, build_method
 from semco.methods.semco import SemCo, SemCoConfig
 from semco.pseudo_labels import solve_scale
-from semco.types import Batch, Outputs, Progress, StepResult, Task, Views
+from semco.types import Batch, EveryImage, Outputs, Progress, StepResult, Task, Views
 
 Make = Callable[..., "object"]
 K, D, B, U = 5, 4, 3, 30
@@ -28,6 +28,9 @@ class Identity:
         return {
             name: Outputs(features=view, logits=view[:, :K], embedding=view[:, K:]) for name, view in everything.items()
         }
+
+    def begin(self, *, no_grad: Mapping[str, Tensor], **views: Tensor) -> EveryImage:
+        return EveryImage(self(no_grad=no_grad, **views))
 
 
 def task() -> Task:

@@ -22,10 +22,10 @@ from torch import nn
 from torch._dynamo.exc import TorchDynamoException
 from torch._inductor.exc import CppCompileError
 
-from semco.training import compiler_processes
-from semco.training.compilation import CompilationError, compiling, take_compiling_step
-from semco.training.compiler_cache import CompilerCache
-from semco.training.compiler_processes import Process, end_compilers, find_compilers, list_processes, stop_compiling
+from semco.training.compiler import processes as compiler_processes
+from semco.training.compiler.cache import CompilerCache
+from semco.training.compiler.compilation import CompilationError, compiling, take_compiling_step
+from semco.training.compiler.processes import Process, end_compilers, find_compilers, list_processes, stop_compiling
 from semco.training.signals import Interrupted, StopRequest, catch_signals
 
 pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script_method:DeprecationWarning")  # torch's own

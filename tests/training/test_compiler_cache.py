@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from semco.training.compiler_cache import (
+from semco.training.compiler.cache import (
     ELF_HEADER,
     ELF_MAGIC,
     VARIABLE,

@@ -1,4 +1,4 @@
-"""How the network is run: when it is compiled, and in which precision."""
+"""How the network is run: when it is compiled, and what is recomputed."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from semco.config import ModelConfig, TrainingConfig
 from semco.models import build_network
 from semco.models.activation import Block, after_activation
 from semco.models.normalisation import WarmBatchNorm2d
-from semco.training import compilation
-from semco.training.compilation import choose_compilation, compiler_options, multiply_adds
-from semco.training.execution import choose_precision, prepare_network
+from semco.training.compiler import compilation
+from semco.training.compiler.compilation import choose_compilation, compiler_options, multiply_adds
+from semco.training.execution import prepare_network
 
 CPU = torch.device("cpu")
 
@@ -67,13 +67,6 @@ def test_heads_alone_are_not_compiled(device: str, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(compilation.shutil, "which", lambda _: "/usr/bin/c++")
     chosen = choose_compilation(TrainingConfig(steps=10**6), nn.Linear(64, 10), (64,), 100, torch.device(device))
     assert (chosen.is_wanted, chosen.reason) == (False, "there are no convolutions to compile")
-
-
-def test_precision() -> None:
-    assert choose_precision("auto", CPU) is None
-    assert choose_precision("fp32", CPU) is None
-    assert choose_precision("bf16", CPU) == torch.bfloat16
-    assert choose_precision("fp16", CPU) == torch.float16
 
 
 @pytest.mark.parametrize(

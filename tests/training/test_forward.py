@@ -96,25 +96,6 @@ def test_statistics_can_be_left_alone(views: dict[str, torch.Tensor]) -> None:
     assert not torch.equal(before["norm.running_mean"], network.norm.running_mean)
 
 
-def test_low_precision_outputs_come_back_in_float32(views: dict[str, torch.Tensor]) -> None:
-    network = nn.Linear(2, 2)
-
-    class Wrapped(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.inner = network
-
-        def forward(self, images: torch.Tensor) -> Outputs:
-            made = self.inner(images)
-            assert made.dtype == torch.bfloat16
-            return Outputs(features=made, logits=made)
-
-    wrapped = Wrapped()
-    out = NetworkForward(wrapped, ema_copy(wrapped), precision=torch.bfloat16)(a=views["a"])["a"]
-    assert out.logits.dtype == torch.float32
-    torch.testing.assert_close(out.logits, network(views["a"]), atol=0.05, rtol=0.05)
-
-
 def test_heads_answer_for_features_that_a_method_has_changed() -> None:
     torch.manual_seed(0)
     network = build_network(ModelConfig(backbone="wrn-10-1"), ("semantic",), 3, 4, 3, 8)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from semco.bench.child import run_code
-from semco.bench.synthetic import Setting, build_trainer, make_task
+from semco.bench.synthetic import CHANNELS, Setting, build_trainer, make_task
 from semco.bench.worker import measure_in_turns, worker_environment
 from semco.methods.base import Forward, Method
 from semco.models.averaging import update_ema
@@ -26,10 +26,13 @@ from semco.training.allocator import reuse_freed_memory
 from semco.training.forward import NetworkForward
 from semco.training.loop import Trainer
 from semco.training.observer import NullObserver
+from semco.training.precision import Cpu, Subject, time_in_child
 from semco.training.statistics import DivergenceMonitor, Meters
-from semco.types import Batch, Outputs, Progress, StepResult
+from semco.types import Batch, EveryImage, Outputs, Passes, Progress, StepResult
 
 AUTHORS, EAGER, COMPILED = "authors", "activations recomputed", "compiled"
+# Beside the recomputed activations: a step in which no pseudo-label is retained, and another precision.
+TEACHES, BFLOAT16 = "only what teaches (nothing retained)", "bfloat16"
 FULL = Setting()
 QUICK = Setting(backbone="wrn-10-1", batch_size=4, mu=2, classes=6, image_size=16, pool=100)
 # The parts of a step other than the network and its gradients.
@@ -43,14 +46,24 @@ def bench_step(threads: int = 2, repeats: int = 8, quick: bool = False, compiled
         "setting": asdict(base),
         "threads": threads,
         "repeats": repeats,
-        "variants": compare_variants(base, threads, repeats, compiled),
+        "variants": compare_variants(base, threads, repeats, compiled, has_bfloat16 := can_use_bfloat16(base)),
+        "has_bfloat16": has_bfloat16,
         "methods": compare_methods(base, (base.classes, many_classes), threads, repeats),
         "profile": profile(base, threads, repeats),
     }
 
 
-def make_variants(base: Setting, compiled: bool = True) -> dict[str, Setting]:
-    """Return the settings from the authors' way to ours by name; each adds one change to the previous one."""
+def can_use_bfloat16(setting: Setting) -> bool:
+    """Return whether this CPU has instructions for bfloat16, and a process that uses them survives."""
+    subject = Subject(setting.config().model, CHANNELS, setting.image_size)
+    return Cpu.of_this_machine().has_bfloat16 and time_in_child(subject) is not None
+
+
+def make_variants(base: Setting, compiled: bool = True, bfloat16: bool = False) -> dict[str, Setting]:
+    """Return the settings from the authors' way to ours by name; each adds one change to the previous one.
+
+    The last two add theirs to the recomputed activations.
+    """
     stored = replace(base, recompute="off")
     variants = {
         AUTHORS: replace(stored, target_views="joint", channels_last=False, reuse_memory=False),
@@ -59,12 +72,19 @@ def make_variants(base: Setting, compiled: bool = True) -> dict[str, Setting]:
         "freed memory reused": stored,
         EAGER: base,
     }
-    return {**variants, COMPILED: replace(base, compile="on")} if compiled else variants
+    if compiled:
+        variants[COMPILED] = replace(base, compile="on")
+    variants[TEACHES] = replace(base, skip="on", retains=False)
+    if bfloat16:
+        variants[BFLOAT16] = replace(base, precision="bfloat16")
+    return variants
 
 
-def compare_variants(base: Setting, threads: int, repeats: int, compiled: bool = True) -> dict[str, dict[str, Any]]:
+def compare_variants(
+    base: Setting, threads: int, repeats: int, compiled: bool = True, bfloat16: bool = False
+) -> dict[str, dict[str, Any]]:
     """Return time, memory and their ratios to the authors' way, by variant."""
-    measured = measure_in_turns(make_variants(base, compiled), repeats, threads)
+    measured = measure_in_turns(make_variants(base, compiled, bfloat16), repeats, threads)
     authors = measured[AUTHORS]
     for variant in measured.values():
         variant["times_faster"] = round(authors["cpu_s"] / variant["cpu_s"], 2)
@@ -179,6 +199,9 @@ class RecordedForward:
             outputs = self._forward(**self._views)
             self._outputs = {name: _make_leaves(out, name in views) for name, out in outputs.items()}
         return self._outputs
+
+    def begin(self, *, no_grad: Mapping[str, Tensor], **views: Tensor) -> Passes:
+        return EveryImage(self(no_grad=no_grad, **views))
 
     def run_network(self) -> None:
         """Run the recorded views forward, then backward from constant gradients of the outputs."""

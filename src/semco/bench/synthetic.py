@@ -21,7 +21,7 @@ from semco.data.views import Augment
 from semco.distributed.processes import Processes
 from semco.methods import build_method
 from semco.methods.base import Method, Pool
-from semco.models import build_network, feature_size
+from semco.models import Precision, build_network, feature_size, set_precision
 from semco.models.activation import recompute_activations
 from semco.models.tuning import Tune, TunedNetwork, tune_network
 from semco.run.folder import RunFolder
@@ -56,12 +56,17 @@ class Setting:
     tune: Tune = "all"
     freeze_norm: bool = False
     cached_views: int = 2
+    skip: Literal["on", "off"] = "off"
+    retains: bool = True  # whether a pseudo-label can reach its threshold, of SemCo+
+    precision: Precision = "float32"
 
     def config(self) -> Config:
         """Return the configuration of a run that logs every step and never validates or saves."""
         method: dict[str, Any] = {"name": self.method}
         if "semantic" in Method.registry[self.method].heads:
             method["scale"] = 10.0  # the value does not change the cost of a step
+        if not self.retains:
+            method["thresholds"] = {"rule": "fixed", "tau_e": 1.0, "tau_o": 1.0}
         training = {
             "batch_size": self.batch_size,
             "mu": self.mu,
@@ -72,6 +77,7 @@ class Setting:
             "target_views": self.target_views,
             "compile": self.compile,
             "recompute": self.recompute,
+            "skip": self.skip,
             "device": "cpu",
         }
         # Loaded weights would not change the cost of a step.
@@ -148,6 +154,7 @@ def make_network(setting: Setting, method: Method[Any]) -> TunedNetwork:
         recompute_activations(network)
     if setting.channels_last:
         network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    set_precision(network, setting.precision)
     return tune_network(network, setting.tune, setting.freeze_norm)
 
 

@@ -52,8 +52,10 @@ def step(
     _print(result, _step_tables(result), as_json)
 
 
-def _step_tables(result: Mapping[str, Any]) -> list[Table]:
-    return [_variant_table(result["variants"]), _method_table(result["methods"]), _profile_table(result["profile"])]
+def _step_tables(result: Mapping[str, Any]) -> list[Table | str]:
+    note = [] if result["has_bfloat16"] else ["bfloat16 is not measured: this CPU cannot use it."]
+    tables = [_variant_table(result["variants"]), _method_table(result["methods"]), _profile_table(result["profile"])]
+    return [*tables, *note]
 
 
 def _variant_table(variants: Mapping[str, Mapping[str, Any]]) -> Table:

@@ -14,6 +14,8 @@ FIELDS = {
     "method.lesson": "method.cotraining_target",
     "method.lambda_f": "method.thresholds.lambda_f",
 }
+# Values of training.precision.
+PRECISIONS = {"fp32": "float32", "bf16": "bfloat16", "fp16": "bfloat16 or float32"}
 # Fields that only SemCo had under its old name.
 OLD_SEMCO = {"method.scoring", "method.lesson", "method.trust", "method.thresholds", "method.lambda_f"}
 # Recipe -> the layers that replace it.
@@ -36,6 +38,8 @@ def retired_value(dotted: str, value: object) -> str | None:
     """Return the sentence for a value that a field had in an earlier version; None for any other."""
     if dotted == "labels.targets" and value == "centred":
         return "labels.targets = 'centred' is now method.vectors = 'centred' of semco_plus and devise, their default."
+    if dotted == "training.precision" and value in PRECISIONS:
+        return f"training.precision = {value!r} belongs to an earlier version; use {PRECISIONS[str(value)]}."
     return None
 
 

@@ -225,10 +225,15 @@ class TrainingConfig(Section):
     target_views: Literal["no_grad", "joint"] = "no_grad"
     """How views that only make targets run: in a pass of their own without gradient (faster), or in one pass with all
     other views (paper)."""
+    skip: Annotated[Literal["auto", "on", "off"], BeforeValidator(_on_or_off)] = "auto"
+    """Leave out of the pass with gradient the strong views of images whose pseudo-labels have no weight (FixMatch and
+    its kin, SemCo, SemCo+). "auto" turns it on for CPUs and networks whose normalisation does not look across images,
+    where it changes nothing but the time."""
     device: str = "auto"
     """"auto" is a GPU if there is one; else cpu, cuda, cuda:1, ..."""
-    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    """Precision of the network: "auto" is float32 on CPUs and bfloat16 (or float16) on GPUs."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Precision in which the backbone computes; weights, heads, losses and averages are float32 in any case. "auto" is
+    bfloat16 on GPUs that have it, and on CPUs that have it if a pass is measured to be faster, else float32."""
     compile: Annotated[Literal["auto", "on", "off"], BeforeValidator(_on_or_off)] = "auto"
     """torch.compile: "auto" turns it on if the run is long enough for compiling to pay off."""
     recompute: Annotated[Literal["auto", "on", "off"], BeforeValidator(_on_or_off)] = "auto"
@@ -243,6 +248,8 @@ class TrainingConfig(Section):
     def _check_one_length(self) -> TrainingConfig:
         if self.steps is not None and self.epochs is not None:
             raise ValueError("give steps or epochs, not both")
+        if self.skip == "on" and (self.target_views == "joint" or self.sync_batch_norm):
+            raise ValueError("skip=on needs target_views=no_grad and sync_batch_norm=false: it runs fewer images")
         return self
 
     @property

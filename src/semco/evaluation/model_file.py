@@ -22,10 +22,11 @@ from semco.config import ModelConfig, Section
 from semco.errors import UserError
 from semco.evaluation.probabilities import Head, Scorer
 from semco.files import atomic_path, cannot_write, read_json_object
-from semco.models import Network, build_network
+from semco.models import Network, Precision, build_network, set_precision
 from semco.models.pretrained import PROVENANCE
 from semco.run.checkpoint import digest
 from semco.run.seal import DIGEST, read_with_digest, write_with_digest
+from semco.training.precision import Subject, usable_precision
 
 FORMAT = 1
 DESCRIPTION, WEIGHTS, LABELS = "model.json", "model.safetensors", "labels.safetensors"
@@ -49,6 +50,8 @@ class ModelDescription(Section):
     eps: float
     # The head that predicts by default.
     head: Head = "one_hot"
+    # The precision in which the backbone computed in training.
+    precision: Precision = "float32"
     # What the backbone is built from besides the configuration, and where its initial weights came from (`Backbone`).
     architecture: dict[str, Any] = Field(default_factory=dict)
     provenance: str = ""
@@ -109,6 +112,8 @@ def load_model(folder: Path, device: torch.device | str = "cpu") -> SavedModel:
         network.load_state_dict(weights)
     except RuntimeError:
         raise UserError(f"{folder / WEIGHTS} does not hold the network that {DESCRIPTION} describes.") from None
+    subject = Subject(description.model, description.channels, max(description.image_size))
+    set_precision(network, usable_precision(description.precision, torch.device(device), subject))
     network.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     network.eval().requires_grad_(False)
     return SavedModel(description, network, label_vectors.to(device))

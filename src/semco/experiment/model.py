@@ -26,7 +26,7 @@ from semco.evaluation.results import image_batches
 from semco.experiment.problem import Problem
 from semco.files import cache_folder, cache_limit
 from semco.methods.base import Method
-from semco.models import Network, build_network, has_weights
+from semco.models import Network, Precision, build_network, has_weights
 from semco.models.tuning import TunedNetwork, choose_tune, tune_network
 from semco.run.checkpoint import digest
 from semco.run.seal import digest_of
@@ -53,6 +53,7 @@ class RunModel:
     device: torch.device
     processes: Processes
     observer: Observer
+    precision: Precision
 
     @cached_property
     def augment(self) -> Augment:
@@ -73,7 +74,7 @@ class RunModel:
         )
         freezes_norm = model.freeze_norm == "on" or (model.freeze_norm == "auto" and self.is_pretrained)
         tuned = tune_network(network, choose_tune(model), freezes_norm)
-        prepare_network(tuned.whole, self.config.training, self.device)
+        prepare_network(tuned.whole, self.config.training, self.device, self.precision)
         return tuned
 
     @cached_property
@@ -182,6 +183,7 @@ class RunModel:
                 self.problem.mean,
                 self.problem.std,
                 self.config.augment.model_dump(mode="json"),
+                *([] if self.precision == "float32" else [self.precision]),  # so that earlier files keep their names
             ]
         )
         root = broadcast_from_main(cache_folder("features") or self.run / "features", self.processes)

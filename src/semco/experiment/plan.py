@@ -21,14 +21,14 @@ from semco.distributed.processes import Processes
 from semco.errors import duration
 from semco.experiment.cross_validation import number_of_folds
 from semco.experiment.model import RunModel
-from semco.experiment.problem import Problem
+from semco.experiment.problem import Problem, subject_of
 from semco.methods import build_method
 from semco.models import Network, has_weights
 from semco.models.averaging import ema_copy
 from semco.models.tuning import Tune, choose_tune
-from semco.training.execution import choose_precision
 from semco.training.forward import NetworkForward
 from semco.training.observer import NullObserver
+from semco.training.precision import choose_precision
 from semco.types import Progress, Views
 
 # Training the last stages of a backbone pays from so many steps on, and no run from loaded weights takes more than so
@@ -146,7 +146,8 @@ class StepTimer:
     def __init__(self, config: Config, problem: Problem, device: torch.device) -> None:
         self._config, self._problem, self._device = config, problem, device
         self._method = build_method(config.method, problem.task()).to(device)
-        self._model = RunModel(config, problem, self._method, Path(), device, Processes(), NullObserver())
+        precision = choose_precision(config.training.precision, device, subject_of(config, problem)).precision
+        self._model = RunModel(config, problem, self._method, Path(), device, Processes(), NullObserver(), precision)
         self._images = RandomInputs((problem.dataset.channels, *problem.dataset.image_size), device)
 
     def step_seconds(self) -> float:
@@ -179,8 +180,7 @@ class StepTimer:
             device=self._device,
         )
         batch, _ = batches.batch(0)
-        precision = choose_precision(training.precision, self._device)
-        forward = NetworkForward(network, ema_copy(network), training.target_views, precision)
+        forward = NetworkForward(network, ema_copy(network), training.target_views)
         generator = Generator().manual_seed(0)
         progress = Progress(0, training.total_steps, training.steps_per_epoch, generator)
 

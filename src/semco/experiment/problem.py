@@ -24,13 +24,14 @@ from semco.labels import label_source
 from semco.labels.embeddings import LabelEmbeddings, centred
 from semco.labels.groups import Groups, group_classes
 from semco.methods.base import Method
-from semco.models import SMALL_SIDE, inspect_backbone
+from semco.models import SMALL_SIDE, Precision, inspect_backbone
 from semco.run.checkpoint import checkpoints
 from semco.run.data_record import changes_of_dataset
 from semco.run.folder import RunFolder
 from semco.run.identity import check_same_run
 from semco.run.seal import VECTORS, broken_seals, digest_of, read_with_digest, seal_of_data, write_with_digest
 from semco.training.observer import Observer
+from semco.training.precision import Subject
 from semco.types import Task
 
 
@@ -82,6 +83,11 @@ class Problem:
             f"{dataset.num_classes} classes; {len(split.labelled):,} labelled images, "
             f"{split.num_without_label:,} unlabelled, {len(split.validation):,} for validation, {test:,} for testing"
         )
+
+
+def subject_of(config: Config, problem: Problem) -> Subject:
+    """Return the network of a run, to measure in which precision it is faster."""
+    return Subject(config.model, problem.dataset.channels, max(problem.dataset.image_size))
 
 
 def with_image_size(config: Config) -> Config:
@@ -237,7 +243,15 @@ def _targets(config: Config, embeddings: LabelEmbeddings | None, num_classes: in
     return torch.from_numpy(centred(matrix, matrix.mean(axis=0)) if config.method.centres_label_vectors else matrix)
 
 
-def write_problem(run: RunFolder, problem: Problem, config: Config, scale: float | None) -> None:
+def saved_precision(run: RunFolder) -> Precision | None:
+    """Return the precision with which a run was started; None for a new one."""
+    if not run.split_file.exists():
+        return None
+    saved = read_with_digest(run.split_file).get("precision", "float32")  # earlier versions had nothing else on CPUs
+    return "bfloat16" if saved == "bfloat16" else "float32"
+
+
+def write_problem(run: RunFolder, problem: Problem, config: Config, scale: float | None, precision: Precision) -> None:
     """Write ``split.json`` and ``labels.json``: enough to resume, and to see which term a name was matched to.
 
     The checksums and the configuration in ``split.json`` protect a run that has no checkpoint yet.
@@ -248,6 +262,7 @@ def write_problem(run: RunFolder, problem: Problem, config: Config, scale: float
         "images": problem.seal["training images"],
         "seal": seal,
         "config": config.model_dump(mode="json"),
+        "precision": precision,
     }
     write_with_digest(run.split_file, split)
     embeddings = problem.embeddings

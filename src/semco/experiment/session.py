@@ -29,10 +29,10 @@ from semco.evaluation.results import Evaluation, evaluate_probabilities, write_e
 from semco.evaluation.samples import pick_samples
 from semco.experiment.cross_validation import Comparison, fold_positions, number_of_folds
 from semco.experiment.model import RunModel
-from semco.experiment.problem import Problem, write_problem
+from semco.experiment.problem import Problem, saved_precision, subject_of, write_problem
 from semco.methods import build_method, describe_method
 from semco.methods.base import Method
-from semco.models import Network
+from semco.models import Network, Precision
 from semco.report import write_report
 from semco.run.data_record import write_data_record
 from semco.run.folder import RunFolder
@@ -40,6 +40,7 @@ from semco.run.identity import run_digest
 from semco.run.result import ProbeResult, RunResult
 from semco.training.loop import Trainer
 from semco.training.observer import Observer
+from semco.training.precision import Choice, choose_precision
 from semco.training.statistics import describe_pool
 from semco.types import Outputs, PseudoLabels
 
@@ -57,12 +58,13 @@ class Session:
 
     def execute(self) -> RunResult:
         """Train from the last checkpoint, or the start, and return the result."""
+        precision = self._precision
         with ExitStack() as stack:
             with same_error_everywhere(self.processes):
                 if self.processes.is_main:
                     stack.enter_context(self.run.lock())
                     self.run.remove_leftovers()
-                    write_problem(self.run, self.problem, self.config, self._method.scale)
+                    write_problem(self.run, self.problem, self.config, self._method.scale, precision)
                     write_data_record(self.run.path, self.config.data, self.problem.dataset)
             trainer = self._trainer()
             self.observer.on_message(f"method: {describe_method(self.config.method.name)}")
@@ -78,9 +80,34 @@ class Session:
         return build_method(self.config.method, self.problem.task()).to(self.device)
 
     @cached_property
+    def _precision(self) -> Precision:
+        """The precision in which the run was started; a new run takes the one that its configuration leads to."""
+        choice: Choice | None = None
+        with same_error_everywhere(self.processes):
+            if self.processes.is_main:
+                choice = self._choose_precision()
+        choice = broadcast_from_main(choice, self.processes)
+        assert choice is not None
+        if choice.reason:
+            self.observer.on_message(choice.reason)
+        return choice.precision
+
+    def _choose_precision(self) -> Choice:
+        if (saved := saved_precision(self.run)) is not None:
+            return Choice(saved)
+        return choose_precision(self.config.training.precision, self.device, subject_of(self.config, self.problem))
+
+    @cached_property
     def _model(self) -> RunModel:
         return RunModel(
-            self.config, self.problem, self._method, self.run.path, self.device, self.processes, self.observer
+            self.config,
+            self.problem,
+            self._method,
+            self.run.path,
+            self.device,
+            self.processes,
+            self.observer,
+            self._precision,
         )
 
     def _batches(self) -> Batches:
@@ -234,7 +261,9 @@ class Session:
         split = self.problem.split
         rest = replace(split, labelled=np.delete(split.labelled, held_out))
         problem = replace(self.problem, split=rest)
-        return replace(self, run=RunFolder(self.run.folds / str(number)), problem=problem)
+        training = self.config.training.model_copy(update={"precision": self._precision})
+        config = self.config.model_copy(update={"training": training})
+        return replace(self, config=config, run=RunFolder(self.run.folds / str(number)), problem=problem)
 
     def outcome(self, index: Tensor) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Train, and return for which training images the trained network is right, and for which the probe."""
@@ -305,6 +334,7 @@ class Session:
             skipped_images=len(self.problem.dataset.skipped),
             pseudo_labels=describe_pool(pseudo_labels, self._pool_truth().to(self.device), group_ids),
             probe=probe,
+            precision=self._precision,
             **{"head": self._head(probe), **test},
         )
 
@@ -323,6 +353,7 @@ class Session:
             groups=tuple(groups.group_ids.tolist()),
             eps=groups.eps,
             head=head,
+            precision=self._precision,
             seal=self._model.seal | {"configuration": run_digest(self.config)},
         )
 

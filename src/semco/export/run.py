@@ -27,6 +27,7 @@ from semco.export.onnx_graph import OPSET, add_names, describe, to_onnx, trace, 
 from semco.export.program import Program
 from semco.export.quantise import quantise
 from semco.files import atomic_path
+from semco.models import set_precision
 from semco.run.folder import RunFolder
 
 # The largest difference of a probability between torch and the exported model that is accepted.
@@ -69,6 +70,7 @@ def export_run(
     _check_target(file, int8)
     folder = RunFolder.open(run)
     model = load_model(find_model_folder(run))
+    set_precision(model.network, "float32")  # files of other formats are computed in float32
     program = Program(model, head).eval()
     dataset = load(folder.config().data, report)
     images, labels = real_images(dataset, CHECKED)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from semco.config import MethodConfig
-from semco.types import Batch, Outputs, Progress, PseudoLabels, StepResult, Task, ViewCounts
+from semco.types import Batch, Outputs, Passes, Progress, PseudoLabels, StepResult, Task, ViewCounts
 
 Head = Literal["one_hot", "semantic", "rotation"]
 C = TypeVar("C", bound=MethodConfig)
@@ -27,6 +27,10 @@ class Forward(Protocol):
     """
 
     def __call__(self, *, no_grad: Mapping[str, Tensor] | None = None, **views: Tensor) -> dict[str, Outputs]: ...
+
+    def begin(self, *, no_grad: Mapping[str, Tensor], **views: Tensor) -> Passes:
+        """Run the views in ``no_grad`` at least, for a method that knows then which images the others need."""
+        ...
 
     def teacher(self, **views: Tensor) -> dict[str, Outputs]:
         """Run the views through the EMA weights, without gradient."""

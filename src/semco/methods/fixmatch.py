@@ -38,16 +38,18 @@ class ThresholdedConsistency(Method[C], Generic[C]):
     policy: ThresholdPolicy
 
     def compute(self, batch: Batch, forward: Forward, progress: Progress) -> StepResult:
-        outputs = forward(
+        step = forward.begin(
             labelled=batch.labelled.weak[0],
             strong=batch.unlabelled.strong[0],
             no_grad={"weak": batch.unlabelled.weak[0]},
         )
-        strong, weak = outputs["strong"].logits, outputs["weak"]
+        weak = step.targets["weak"]
         update_policy(self.policy, weak.logits.softmax(dim=-1), batch.unlabelled_index, progress)
         pseudo = self.pseudo_labels(weak, batch.unlabelled_index)["one_hot"]
         factor = self.policy.loss_weight()
         weights = pseudo.weights if factor is None else pseudo.weights * factor
+        outputs = step.finish(strong=weights > 0)
+        strong = outputs["strong"].logits
         return StepResult(
             losses={
                 "supervised": cross_entropy(outputs["labelled"].logits, batch.class_ids).mean(),  # Eq. 3

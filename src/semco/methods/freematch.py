@@ -9,13 +9,12 @@ from collections.abc import Mapping
 from typing import Literal
 
 import torch
-import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
 from semco.config import Section, Unit
 from semco.methods.fixmatch import ConsistencyConfig, ThresholdedConsistency
-from semco.pseudo_labels import ThresholdPolicy
+from semco.pseudo_labels import ThresholdPolicy, one_hot_rows
 from semco.pseudo_labels.thresholds import RunningRate, prior_of
 from semco.types import Progress, Task
 
@@ -70,7 +69,7 @@ class FreeMatchThreshold(ThresholdPolicy):
         """Eq. 5, 6 and 10: moving averages of the means over a step."""
         rate = self.rate()
         confidence, choices = scores.max(dim=-1)
-        histogram = F.one_hot(choices, scores.shape[-1]).to(scores.dtype).mean(dim=0)
+        histogram = one_hot_rows(choices, scores.shape[-1], scores.dtype).mean(dim=0)
         self.confidence.lerp_(confidence.mean(), rate)
         self.expected.lerp_(scores.mean(dim=0), rate)
         self.frequency.lerp_(histogram, rate)
@@ -101,7 +100,7 @@ def fairness_loss(
     """
     target = expected / frequency.clamp(min=RAREST)
     target = target / target.sum()
-    chosen = F.one_hot(strong_scores.argmax(dim=-1), strong_scores.shape[-1]).to(strong_scores.dtype)
+    chosen = one_hot_rows(strong_scores.argmax(dim=-1), strong_scores.shape[-1], strong_scores.dtype)
     means = torch.stack([(each * weights[:, None]).mean(dim=0) for each in (strong_scores, chosen)])
     mean, count = progress.mean(means)
     is_made = count > 0

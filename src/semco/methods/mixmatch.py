@@ -6,7 +6,6 @@ Shapes: B labelled images, U unlabelled images, V views of each, K classes.
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from pydantic import Field, PositiveFloat
 
 from semco.config import MethodConfig
@@ -14,7 +13,7 @@ from semco.data.mixing import mixmatch_mixup
 from semco.losses import soft_cross_entropy, squared_error
 from semco.methods.base import Forward, Method
 from semco.methods.ramps import ramp_over_steps
-from semco.pseudo_labels import sharpen, soft_pseudo_labels
+from semco.pseudo_labels import one_hot_rows, sharpen, soft_pseudo_labels
 from semco.types import Batch, Progress, StepResult, Task, ViewCounts
 
 
@@ -51,7 +50,7 @@ class MixMatch(Method[MixMatchConfig]):
         outputs = forward(no_grad={f"weak_{i}": view for i, view in enumerate(weak)})
         guess = torch.stack([view.logits.softmax(dim=-1) for view in outputs.values()]).mean(dim=0)  # (U, K), Eq. 6
         sharp = sharpen(guess, self.config.temperature)  # Eq. 7
-        labels = F.one_hot(batch.class_ids, self.classes).to(sharp.dtype)
+        labels = one_hot_rows(batch.class_ids, self.classes, sharp.dtype)
         images = torch.cat([batch.labelled.weak[0], *weak])  # (B + V U, C, H, W)
         targets = torch.cat([labels, sharp.repeat(len(weak), 1)])  # (B + V U, K)
         mixed, mixed_targets = mixmatch_mixup(images, targets, self.config.alpha, progress.generator)

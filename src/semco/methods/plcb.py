@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 
 import torch
-import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
@@ -16,7 +15,7 @@ from semco.config import MethodConfig, Unit
 from semco.data.mixing import beta_weights, mix, permutation
 from semco.losses import entropy, soft_cross_entropy
 from semco.methods.base import Forward, Method
-from semco.pseudo_labels import soft_pseudo_labels
+from semco.pseudo_labels import one_hot_rows, soft_pseudo_labels
 from semco.types import Batch, Progress, StepResult, Task, ViewCounts
 
 
@@ -53,7 +52,7 @@ class PLCB(Method[PLCBConfig]):
         with torch.no_grad():
             probabilities = forward(weak=weak)["weak"].logits.softmax(dim=-1)  # (U, K)
         pseudo = self.relabel(batch.unlabelled_index, probabilities)
-        labels = F.one_hot(batch.class_ids, probabilities.shape[-1]).to(pseudo.dtype)
+        labels = one_hot_rows(batch.class_ids, probabilities.shape[-1], pseudo.dtype)
         images, targets = batch.labelled.weak[0], labels
         if progress.fraction >= self.config.warm_up:
             images, targets = torch.cat([images, weak]), torch.cat([labels, pseudo])  # (B + U, ...)

@@ -6,7 +6,6 @@ Shapes: B labelled images, U unlabelled images, S strong views of each, C channe
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 
@@ -15,7 +14,7 @@ from semco.data.mixing import mixmatch_mixup
 from semco.losses import cross_entropy, soft_cross_entropy
 from semco.methods.base import Forward, Method
 from semco.methods.ramps import ramp_over_steps
-from semco.pseudo_labels import DistributionAlignment, sharpen, soft_pseudo_labels
+from semco.pseudo_labels import DistributionAlignment, one_hot_rows, sharpen, soft_pseudo_labels
 from semco.types import Batch, Progress, StepResult, Task, ViewCounts
 
 
@@ -60,7 +59,7 @@ class ReMixMatch(Method[ReMixMatchConfig]):
         weak, strong, size = batch.unlabelled.weak[0], batch.unlabelled.strong, len(batch.class_ids)
         guess = forward(no_grad={"weak": weak})["weak"].logits.softmax(dim=-1)
         guess = sharpen(self.alignment(guess), self.config.temperature)  # (U, K)
-        labels = F.one_hot(batch.class_ids, self.classes).to(guess.dtype)
+        labels = one_hot_rows(batch.class_ids, self.classes, guess.dtype)
         images = torch.cat([batch.labelled.strong[0], *strong, weak])  # (B + (S + 1) U, C, H, W)
         targets = torch.cat([labels, guess.repeat(len(strong) + 1, 1)])  # (B + (S + 1) U, K)
         mixed, mixed_targets = mixmatch_mixup(images, targets, self.config.alpha, progress.generator)

@@ -71,9 +71,10 @@ class SemCo(Method[SemCoConfig]):
 
     def compute(self, batch: Batch, forward: Forward, progress: Progress) -> StepResult:  # noqa: ARG002
         x, u = batch.labelled, batch.unlabelled
-        outputs = forward(labelled=x.weak[0], strong=u.strong[0], no_grad={"weak": u.weak[0]})
-        pseudo = self.pseudo_labels(outputs["weak"], batch.unlabelled_index)
+        step = forward.begin(labelled=x.weak[0], strong=u.strong[0], no_grad={"weak": u.weak[0]})
+        pseudo = self.pseudo_labels(step.targets["weak"], batch.unlabelled_index)
         one_hot, semantic = pseudo["one_hot"], pseudo["semantic"]
+        outputs = step.finish(strong=one_hot.weights + semantic.weights > 0)
         assert isinstance(semantic, pl.SemanticPseudoLabels)
         disagreement = pl.disagreement(one_hot, semantic)
         keep = 1.0 - disagreement * (self.config.on_disagreement == "discard")

@@ -105,8 +105,8 @@ class SemCoPlus(Method[SemCoPlusConfig]):
 
     def compute(self, batch: Batch, forward: Forward, progress: Progress) -> StepResult:
         x, u = batch.labelled, batch.unlabelled
-        outputs = forward(labelled=x.weak[0], strong=u.strong[0], no_grad={"weak": u.weak[0]})
-        labelled, strong, weak = outputs["labelled"], outputs["strong"], outputs["weak"]
+        step = forward.begin(labelled=x.weak[0], strong=u.strong[0], no_grad={"weak": u.weak[0]})
+        weak = step.targets["weak"]
         probabilities, index = weak.logits.softmax(dim=-1), batch.unlabelled_index
         scores = self._scores(weak, probabilities)
         pl.update_policy(self.one_hot_policy, probabilities, index, progress)
@@ -114,6 +114,8 @@ class SemCoPlus(Method[SemCoPlusConfig]):
         pseudo = self._select(weak, scores)
         one_hot, semantic = pseudo["one_hot"], pseudo["semantic"]
         assert isinstance(semantic, pl.SemanticPseudoLabels)
+        outputs = step.finish(strong=one_hot.weights + semantic.weights > 0)
+        labelled, strong = outputs["labelled"], outputs["strong"]
         disagreement = pl.disagreement(one_hot, semantic)
         keep = 1.0 - disagreement * (self.config.on_disagreement == "discard")
         metrics = {

@@ -1,6 +1,6 @@
 """Backbones and heads: images in, `Outputs` out."""
 
-from semco.models.backbone import Backbone
+from semco.models.backbone import Backbone, Precision, set_precision
 from semco.models.network import (
     HEADS,
     KNOWN_BACKBONES,
@@ -19,9 +19,11 @@ __all__ = [
     "SMALL_SIDE",
     "Backbone",
     "Network",
+    "Precision",
     "build_backbone",
     "build_network",
     "feature_size",
     "has_weights",
     "inspect_backbone",
+    "set_precision",
 ]

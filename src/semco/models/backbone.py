@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
+import torch
 from torch import Tensor, nn
+
+Precision = Literal["float32", "bfloat16"]
 
 
 class Backbone(nn.Module, ABC):
@@ -26,6 +29,8 @@ class Backbone(nn.Module, ABC):
     """Standard deviation of each channel that the weights expect; None: that of the data set."""
     provenance: str = ""
     """Where the weights were loaded from and under which licence; empty: they were drawn from the seed."""
+    precision: Precision = "float32"
+    """Precision of the computation. The weights, the inputs and the outputs are float32 in any case."""
     architecture: Mapping[str, Any] = {}
     """What a saved model needs, besides the configuration, to build this backbone without its original files."""
 
@@ -35,6 +40,12 @@ class Backbone(nn.Module, ABC):
 
     def forward(self, images: Tensor) -> Tensor:
         """Return the features (N, F) of images (N, C, H, W)."""
+        if self.precision == "float32":
+            return self._run(images)
+        with torch.autocast(images.device.type, torch.bfloat16):
+            return self._run(images).float()
+
+    def _run(self, images: Tensor) -> Tensor:
         values = images
         for layer in self.layers():
             values = layer(values)
@@ -44,6 +55,13 @@ class Backbone(nn.Module, ABC):
         """Set the images that the weights expect; grey images (1 channel) get the average over the colours."""
         self.native_size = size
         self.mean, self.std = (value if channels == len(value) else (sum(value) / len(value),) for value in (mean, std))
+
+
+def set_precision(network: nn.Module, precision: Precision) -> None:
+    """Set the precision in which the backbones of a network compute; its heads always compute in float32."""
+    for part in network.modules():
+        if isinstance(part, Backbone):
+            part.precision = precision
 
 
 class MeanPool(nn.Module):

@@ -61,7 +61,9 @@ class TunedNetwork:
         return whole.eval().requires_grad_(False)
 
     def _part(self, which: slice) -> Layers:
-        return Layers(self.whole.backbone.layers()[which], self.whole.backbone.out_features)
+        part = Layers(self.whole.backbone.layers()[which], self.whole.backbone.out_features)
+        part.precision = self.whole.backbone.precision
+        return part
 
 
 def choose_tune(config: ModelConfig) -> Tune:

@@ -1,7 +1,7 @@
 """From the outputs on a weak view: targets, and how much each of them counts. No gradients in this room."""
 
 from semco.pseudo_labels.alignment import DistributionAlignment
-from semco.pseudo_labels.one_hot import one_hot_pseudo_labels, soft_pseudo_labels
+from semco.pseudo_labels.one_hot import one_hot_pseudo_labels, one_hot_rows, soft_pseudo_labels
 from semco.pseudo_labels.scale import choose_scale, solve_scale
 from semco.pseudo_labels.semantic import (
     ClassGroups,
@@ -30,6 +30,7 @@ __all__ = [
     "disagreement",
     "embedding_of",
     "one_hot_pseudo_labels",
+    "one_hot_rows",
     "paper_scores",
     "semantic_pseudo_labels",
     "sharpen",

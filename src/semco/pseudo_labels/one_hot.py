@@ -12,6 +12,14 @@ from semco.pseudo_labels.thresholds import ThresholdPolicy
 from semco.types import PseudoLabels
 
 
+def one_hot_rows(class_ids: Tensor, classes: int, dtype: torch.dtype) -> Tensor:
+    """Return 1 at the class of each row and 0 elsewhere, for ids (N,): (N, K).
+
+    `torch.nn.functional.one_hot` makes integers first, and on CPUs it reads the ids to check them.
+    """
+    return (class_ids[:, None] == torch.arange(classes, device=class_ids.device)).to(dtype)
+
+
 @torch.no_grad()
 def one_hot_pseudo_labels(logits: Tensor, policy: ThresholdPolicy) -> PseudoLabels:
     """Return the most likely classes of logits (U, K) on the weak view, weighted by a policy (SemCo, Eq. 7)."""

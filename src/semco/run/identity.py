@@ -28,6 +28,8 @@ LOCATIONS = frozenset(
 )
 # Fields that are younger than the checksums of saved models, and do not change a model.
 NOT_IN_DIGEST = frozenset({"training.statistics"})
+# Younger fields that may change a model, with the value that stands for what was done before.
+YOUNGER = {"training.skip": "auto"}
 # What changes the speed or the log of a run, but not its result.
 RUNTIME = frozenset(
     {
@@ -78,7 +80,8 @@ def _is_new_default(name: str, saved: Mapping[str, Any], config: Config) -> bool
 def run_digest(config: Config) -> str:
     """Return a checksum of the fields that decide the result of a run."""
     fields = flat_fields(config.model_dump(mode="json"))
-    return digest_of({name: value for name, value in fields.items() if name not in LOCATIONS | NOT_IN_DIGEST})
+    left_out = LOCATIONS | NOT_IN_DIGEST | {name for name, value in YOUNGER.items() if fields[name] == value}
+    return digest_of({name: value for name, value in fields.items() if name not in left_out})
 
 
 def changes_of_command(old: Config, new: Config) -> Changes:

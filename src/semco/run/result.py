@@ -72,6 +72,8 @@ class RunResult(BaseModel):
     """Number of training steps."""
     seconds: float
     """Duration of the training in seconds."""
+    precision: str = "float32"
+    """Precision in which the backbone computed: float32 or bfloat16."""
     validation_accuracy: float | None = None
     """Accuracy on the validation images."""
     validation_images: int | None = None

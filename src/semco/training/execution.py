@@ -1,4 +1,4 @@
-"""Where and how the network runs: device, precision, memory format."""
+"""Where and how the network runs: device, memory format, what is recomputed. See also `precision`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from semco.config import TrainingConfig
 from semco.distributed.processes import Processes
 from semco.errors import UserError
 from semco.models.activation import recompute_activations
+from semco.models.backbone import Precision, set_precision
 from semco.models.normalisation import synchronise
 
 N = TypeVar("N", bound=nn.Module)
@@ -33,22 +34,14 @@ def choose_device(name: str, processes: Processes) -> torch.device:
     return device
 
 
-def choose_precision(name: str, device: torch.device) -> torch.dtype | None:
-    """Return the dtype of autocast, or None for float32."""
-    if name == "auto":
-        if device.type != "cuda":
-            return None
-        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
-    return {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}[name]
-
-
 def recomputes_activations(config: TrainingConfig, device: torch.device) -> bool:
     """Return whether activations are recomputed in the backward pass instead of stored."""
     return config.recompute == "on" or (config.recompute == "auto" and device.type == "cpu")
 
 
-def prepare_network(network: N, config: TrainingConfig, device: torch.device) -> N:
+def prepare_network(network: N, config: TrainingConfig, device: torch.device, precision: Precision = "float32") -> N:
     """Return the network on its device, channels-last, with synchronised norms and recomputation as configured."""
+    set_precision(network, precision)
     if config.sync_batch_norm:
         synchronise(network)
     if recomputes_activations(config, device):

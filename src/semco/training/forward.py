@@ -14,7 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from semco.models import Network
-from semco.types import Outputs
+from semco.models.normalisation import WarmBatchNorm2d
+from semco.training.skipping import TargetsFirst
+from semco.types import EveryImage, Outputs, Passes
 
 
 class NetworkForward:
@@ -23,7 +25,8 @@ class NetworkForward:
     ``target_views`` decides how views in ``no_grad`` run: in a pass of their own without gradient, which saves their
     backward pass, or jointly with the others, so that normalisation sees all views as one batch. A pass of their own
     does not update the running statistics, because the weights are trained with those of the other pass
-    (docs/lab/speed.md: worth a point of accuracy in short runs).
+    (docs/lab/speed.md: worth a point of accuracy in short runs). ``parts``: leave images that teach nothing out, in
+    such steps (`semco.training.skipping`); None runs all.
     """
 
     def __init__(
@@ -31,12 +34,12 @@ class NetworkForward:
         network: nn.Module,
         average: nn.Module,
         target_views: Literal["no_grad", "joint"] = "no_grad",
-        precision: torch.dtype | None = None,
+        parts: int | None = None,
     ) -> None:
         self._network = network
         self._average = average
         self._joint = target_views == "joint"
-        self._precision = precision
+        self._parts = parts
 
     def __call__(self, *, no_grad: Mapping[str, Tensor] | None = None, **views: Tensor) -> dict[str, Outputs]:
         targets = dict(no_grad or {})
@@ -51,6 +54,11 @@ class NetworkForward:
             outputs |= self._run(self._network, views)
         return outputs
 
+    def begin(self, *, no_grad: Mapping[str, Tensor], **views: Tensor) -> Passes:
+        if self._joint or self._parts is None:
+            return EveryImage(self(no_grad=no_grad, **views))
+        return TargetsFirst(self(no_grad=no_grad), self, views, self._parts)
+
     @torch.no_grad()
     def teacher(self, **views: Tensor) -> dict[str, Outputs]:
         return self._run(self._average, views)
@@ -60,28 +68,20 @@ class NetworkForward:
             return self._run(self._network, views)
 
     def heads(self, features: Tensor) -> Outputs:
-        with self._autocast(features):
-            outputs = cast(Network, self._network).heads_from(features)
-        return split_outputs(outputs, {"all": len(features)})["all"]
-
-    def _autocast(self, inputs: Tensor) -> torch.autocast:
-        return torch.autocast(inputs.device.type, dtype=self._precision, enabled=self._precision is not None)
+        return cast(Network, self._network).heads_from(features)
 
     def _run(self, network: nn.Module, views: Mapping[str, Tensor]) -> dict[str, Outputs]:
         images = next(iter(views.values())) if len(views) == 1 else torch.cat(list(views.values()))
-        with self._autocast(images):
-            outputs = network(images)
-        return split_outputs(outputs, {name: len(view) for name, view in views.items()})
+        return split_outputs(network(images), {name: len(view) for name, view in views.items()})
 
 
 def split_outputs(outputs: Outputs, sizes: Mapping[str, int]) -> dict[str, Outputs]:
-    """Return the outputs of a joined batch (N, ...) by view, in float32 whatever the precision of the network."""
+    """Return the outputs of a joined batch (N, ...) by view."""
     parts: dict[str, tuple[Tensor, ...]] = {}
     for field in fields(outputs):
         tensor = getattr(outputs, field.name)
         if tensor is not None:
-            wide = tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
-            parts[field.name] = wide.split(list(sizes.values()))
+            parts[field.name] = tensor.split(list(sizes.values()))
     return {name: Outputs(**{k: v[i] for k, v in parts.items()}) for i, name in enumerate(sizes)}
 
 
@@ -90,14 +90,16 @@ def frozen_statistics(network: nn.Module) -> Iterator[None]:
     """Use batch statistics as in training, but keep the running statistics as they are."""
     layers = [m for m in network.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
     momenta = [layer.momentum for layer in layers]
-    counts = [None if m.num_batches_tracked is None else m.num_batches_tracked.clone() for m in layers]
+    # Ours count no update of momentum 0; torch's do.
+    counting = [m for m in layers if m.num_batches_tracked is not None and not isinstance(m, WarmBatchNorm2d)]
+    counts = [m.num_batches_tracked.clone() for m in counting if m.num_batches_tracked is not None]
     for layer in layers:
         layer.momentum = 0.0
     try:
         yield
     finally:
-        for layer, momentum, count in zip(layers, momenta, counts, strict=True):
+        for layer, momentum in zip(layers, momenta, strict=True):
             layer.momentum = momentum
-            if count is not None:
-                assert layer.num_batches_tracked is not None
-                layer.num_batches_tracked.copy_(count)
+        for layer, count in zip(counting, counts, strict=True):
+            assert layer.num_batches_tracked is not None
+            layer.num_batches_tracked.copy_(count)

@@ -31,16 +31,16 @@ from semco.run.folder import RunFolder
 from semco.run.identity import check_same_run
 from semco.run.seal import broken_seals
 from semco.training.allocator import reuse_freed_memory
-from semco.training.compilation import choose_compilation, compiler_options, compiling, take_compiling_step
-from semco.training.compiler_cache import CompilerCache, compiler_cache
+from semco.training.compiler.cache import CompilerCache, compiler_cache
+from semco.training.compiler.compilation import choose_compilation, compiler_options, compiling, take_compiling_step
 from semco.training.exchange import StepExchange
-from semco.training.execution import choose_precision
 from semco.training.forward import NetworkForward
 from semco.training.learning_rate import highest_backbone_rate, highest_learning_rate, learning_rate
 from semco.training.observer import NullObserver, Observer
 from semco.training.optimiser import Rates, StartDecay, build_optimiser, probe_heads, start_decay_of
 from semco.training.schedule import Schedule
 from semco.training.signals import Interrupted, StopRequest, announce_stop, catch_signals
+from semco.training.skipping import COMPILED_PARTS, PARTS, skips_images
 from semco.training.state import TrainingState
 from semco.training.statistics import DivergenceMonitor, Meters
 from semco.training.statistics_files import write_class_counts, write_image_counts
@@ -89,17 +89,15 @@ class Trainer:
         self._schedule = Schedule.of(config, batches.steps_per_pass)
         self._divergence = DivergenceMonitor()
         self._start_decay = StartDecay(probe_heads(network), start_decay_of(config))
-        precision = choose_precision(config.training.precision, self._device)
         self.state = TrainingState(
             network,
             ema_copy(network),
             method,
             build_optimiser(config.optim, self._rates, network, method),
-            torch.amp.GradScaler(self._device.type, enabled=precision == torch.float16),
             Meters(group_ids, len(batches.pool[0]) if config.training.statistics else 0),
             self._processes,
         )
-        self._step_module = self._build_step(precision)
+        self._step_module = self._build_step()
         self._exchange = StepExchange(network, method, self._processes)
 
     @property
@@ -116,7 +114,7 @@ class Trainer:
             backbone=highest_backbone_rate(optim, steps, pretrained),
         )
 
-    def _build_step(self, precision: torch.dtype | None) -> nn.Module:
+    def _build_step(self) -> nn.Module:
         training, network = self.config.training, self.network
         shape, views = self.batches.input_shape, self.batches.views_per_step
         compilation = choose_compilation(training, network, shape, views, self._device)
@@ -124,7 +122,9 @@ class Trainer:
         if compilation.is_wanted:
             self.observer.on_message(f"the first steps wait for the network to be compiled: {compilation.reason}")
             network = torch.compile(network, dynamic=False)  # type: ignore[assignment]
-        forward = NetworkForward(network, self.average, training.target_views, precision)
+        parts = COMPILED_PARTS if compilation.is_wanted else PARTS
+        skips = skips_images(training, self.network, self._device)
+        forward = NetworkForward(network, self.average, training.target_views, parts if skips else None)
         return share_gradients(Step(self.network, self.method, forward), self._processes)
 
     def run(self) -> None:
@@ -179,9 +179,8 @@ class Trainer:
         state.optimiser.zero_grad(set_to_none=True)
         result: StepResult = self._step_module(batch, progress)
         loss = result.total + self._start_decay() if self._start_decay.strength else result.total
-        state.scaler.scale(loss).backward()
-        state.scaler.step(state.optimiser)
-        state.scaler.update()
+        loss.backward()
+        state.optimiser.step()
         losses = self._exchange(result.losses, batch.unlabelled_index, stop.number)
         result = replace(result, losses=losses)  # from here on the mean over all processes
         update_ema(state.average, self.network, ema_decay_at(state.step, training.ema_decay, training.ema_warmup))

@@ -49,8 +49,7 @@ def build_optimiser(config: OptimConfig, rates: Rates, network: Network, method:
         groups = parameter_groups(others, config.weight_decay, rates.heads)
         groups += parameter_groups(backbone, config.weight_decay, rates.backbone)
     nesterov = config.nesterov and config.momentum > 0
-    # foreach makes one call for all tensors. fused is slower on CPUs, but reads the gradient scaler on the GPU, so
-    # that the host does not wait for it at every step.
+    # Both make one call for all tensors; fused is slower on CPUs.
     kind = {"fused": True} if any(p.is_cuda for p in [*backbone, *others]) else {"foreach": True}
     return torch.optim.SGD(groups, lr=rates.heads, momentum=config.momentum, nesterov=nesterov, **kind)
 

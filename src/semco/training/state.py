@@ -17,13 +17,12 @@ from semco.training.statistics import Meters
 
 @dataclass
 class TrainingState:
-    """Weights, EMA weights, buffers of the method, optimiser, loss scaler, running sums and position of a run."""
+    """Weights, EMA weights, buffers of the method, optimiser, running sums and position of a run."""
 
     network: nn.Module
     average: nn.Module  # EMA weights
     method: nn.Module
     optimiser: torch.optim.SGD
-    scaler: torch.amp.GradScaler
     meters: Meters
     processes: Processes
     step: int = field(default=0)  # finished steps
@@ -38,8 +37,7 @@ class TrainingState:
             **add_prefix("optimiser", _momenta(self.optimiser)),
             **add_prefix("meters", self.meters.state(self.processes)),
         }
-        scaler = self.scaler.state_dict()
-        state = {"seconds": self.seconds, "scaler": scaler, "config": dict(config), "seal": dict(seal)}
+        state = {"seconds": self.seconds, "config": dict(config), "seal": dict(seal)}
         with same_error_everywhere(self.processes):
             if self.processes.is_main:
                 save_checkpoint(folder, self.step, tensors, state)
@@ -52,8 +50,6 @@ class TrainingState:
         self.method.load_state_dict(with_prefix("method", tensors))
         _load_momenta(self.optimiser, with_prefix("optimiser", tensors))
         self.meters.load(with_prefix("meters", tensors), self.processes)
-        if state["scaler"]:
-            self.scaler.load_state_dict(state["scaler"])
         self.step, self.seconds = int(state["step"]), float(state["seconds"])
 
     def is_finite(self) -> bool:

@@ -161,18 +161,24 @@ class DivergenceMonitor:
     """Records on the device the first step at which each loss term was not finite."""
 
     def __init__(self) -> None:
-        self._first: dict[str, Tensor] = {}
+        self._first: dict[tuple[str, ...], Tensor] = {}  # by the names of the losses of a step, one row for each
 
     def check(self, result: StepResult, step: int) -> None:
-        for name, loss in result.losses.items():
-            bad = torch.where(torch.isfinite(loss.detach()), -1, step)
-            seen = self._first.get(name)
-            self._first[name] = bad if seen is None else torch.where(seen >= 0, seen, bad)
+        names = tuple(result.losses)
+        losses = torch.stack([loss.detach() for loss in result.losses.values()])
+        bad = torch.where(losses.isfinite(), -1, step)
+        seen = self._first.get(names)
+        self._first[names] = bad if seen is None else torch.where(seen >= 0, seen, bad)
 
     def first_divergence(self) -> tuple[list[str], int] | None:
         """Return the terms that diverged first and the step, or None. This waits for the device."""
-        broken = {name: int(step) for name, step in self._first.items() if int(step) >= 0}
+        broken = [
+            (name, step)
+            for names, steps in self._first.items()
+            for name, step in zip(names, steps.tolist(), strict=True)
+            if step >= 0
+        ]
         if not broken:
             return None
-        first = min(broken.values())
-        return [name for name, step in broken.items() if step == first], first
+        first = min(step for _, step in broken)
+        return [name for name, step in broken if step == first], first

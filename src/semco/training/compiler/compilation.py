@@ -18,8 +18,8 @@ from torch import nn
 
 from semco.config import TrainingConfig
 from semco.errors import UserError
-from semco.training.compiler_cache import CompilerCache
-from semco.training.compiler_processes import interrupt_compilers, stop_compiling
+from semco.training.compiler.cache import CompilerCache
+from semco.training.compiler.processes import interrupt_compilers, stop_compiling
 from semco.training.execution import recomputes_activations
 from semco.training.signals import Interrupted, StopRequest
 

@@ -1,0 +1,1 @@
+"""torch.compile: whether it pays, its cache of compiled code and its processes."""
