@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -232,3 +236,49 @@ def test_without_a_cache_folder_the_file_is_temporary(
     assert is_mapped(data.train_images)
     assert list(folder.iterdir()) == []
     assert data.train_images.equal(read(photos, "memory").train_images)
+
+
+# Reads the photos when the file "go" appears, and decodes so slowly that the processes get into each other's way.
+READER = """
+import hashlib, json, sys, time
+from pathlib import Path
+from semco.config import DataConfig
+from semco.data.folder import read_folder
+from semco.data.storage import decoder
+
+names, original = [], decoder.decode
+def decode(entry, size):
+    names.append(entry.name)
+    time.sleep(0.03)
+    return original(entry, size)
+
+decoder.decode, decoder.CHUNK_BYTES, decoder.BLOCK = decode, 3 * 3 * 8 * 8, 2
+photos = Path(sys.argv[1])
+print("ready", flush=True)
+while not (photos.parent / "go").exists():
+    time.sleep(0.01)
+data = read_folder(photos, DataConfig(image_size=8, pixels="cache"))
+digest = hashlib.sha256(data.train_images.numpy().tobytes()).hexdigest()
+print(json.dumps({"digest": digest, "decoded": len(names), "skipped": len(data.skipped)}))
+"""
+
+
+def test_processes_that_start_together_make_one_file(
+    photos: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path_factory.mktemp("shared")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home / "cache"))
+    moved = photos.rename(home / "photos")
+    readers = [
+        subprocess.Popen([sys.executable, "-c", READER, str(moved)], stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    assert [reader.stdout.readline() for reader in readers if reader.stdout] == ["ready\n", "ready\n"]
+    (home / "go").touch()
+    found = [json.loads(reader.communicate()[0]) for reader in readers]
+    assert [reader.returncode for reader in readers] == [0, 0]
+    expected = hashlib.sha256(read(moved, "memory").train_images.numpy().tobytes()).hexdigest()
+    assert [each["digest"] for each in found] == [expected, expected]
+    assert [each["skipped"] for each in found] == [2, 2]
+    assert sum(each["decoded"] for each in found) == 2 * IMAGES + 3  # together, each image once
+    assert len(cached_files()) == 2  # training and test images

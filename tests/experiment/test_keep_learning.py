@@ -16,9 +16,10 @@ from semco.config import Config, merge
 from semco.data.sources import load
 from semco.data.split import Split
 from semco.errors import UserError
-from semco.experiment import train
+from semco.experiment import selection, train
 from semco.experiment.continuation import continue_run
-from semco.experiment.suggest import choose, suggest, worth_of, write_suggestions
+from semco.experiment.selection import choose, cover, select, worth_of
+from semco.experiment.suggest import suggest, write_suggestions
 from semco.run.folder import RunFolder
 from tests.conftest import CLASSES, tiny_images
 
@@ -47,6 +48,52 @@ def test_chosen_images_differ_from_each_other_and_from_labelled_ones() -> None:
     assert 5 not in choose(worth, features, unit(180.5), 3)  # a near duplicate of the labelled image
 
 
+def test_images_that_cover_the_others() -> None:
+    """Three images in one direction, two in another, one in a third; a labelled one is opposite to the two."""
+    features = unit(0, 1, 2, 90, 91, 180)
+    found = cover(features, unit(270), 3)
+    assert [position for position, _ in found] == [2, 4, 5]
+    # Distances at the start: about 1 for the three, 2 for the two, 1 for the last: 8. The first label brings the three
+    # to 0 and the two to 1: 5 of 8 are gone. The second removes the 2 that these two have left, the third the last 1.
+    np.testing.assert_allclose([worth for _, worth in found], [5 / 8, 2 / 8, 1 / 8], atol=0.02)
+
+
+def test_cover_equals_a_slow_version() -> None:
+    rng = np.random.default_rng(0)
+    points, labelled = (rng.normal(size=(n, 4)).astype(np.float32) for n in (40, 5))
+    points, labelled = (each / np.linalg.norm(each, axis=1, keepdims=True) for each in (points, labelled))
+    found, known = cover(points, labelled, 6), list(labelled)
+    for position, _ in found:
+
+        def closeness_with(candidate: int, known: list[np.ndarray] = known) -> float:
+            return sum(max(float(point @ other) for other in [*known, points[candidate]]) for point in points)
+
+        assert position == max(range(len(points)), key=closeness_with)
+        known.append(points[position])
+
+
+def test_near_duplicates_are_not_chosen() -> None:
+    features = unit(0, 1, 90, 91, 180)
+    assert {position for position, _ in cover(features, unit(90.5), 5)} in ({0, 4}, {1, 4})
+
+
+def test_large_pools_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selection, "MOST_CANDIDATES", 12)
+    monkeypatch.setattr(selection, "MOST_POINTS", 9)
+    features = unit(*range(0, 360, 10))
+    for count in (5, 12, 20):
+        found = [position for position, _ in cover(features, unit(), count)]
+        assert len(set(found)) == count
+
+
+@pytest.mark.parametrize(("num_labels", "is_uncertain"), [(19, False), (20, True)])
+def test_few_labels_are_spread_and_more_go_to_what_is_uncertain(num_labels: int, is_uncertain: bool) -> None:
+    """With two classes, 20 labels are many: then the uncertain image counts, before that one amid others."""
+    scores = {"one_hot": np.array([[0.5, 0.5], [1, 0], [1, 0], [1, 0]], np.float32)}
+    ((position, _),) = select(scores, unit(180, 90, 84, 96), unit(*[0] * num_labels), 1)
+    assert (position == 0) == is_uncertain
+
+
 @pytest.fixture(scope="module")
 def run(tiny_values: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("learning") / "run"
@@ -63,7 +110,7 @@ def test_suggestions_become_labels_of_a_new_run(run: Path, tmp_path: Path) -> No
     assert not set(positions) & set(split.labelled.tolist())
     assert [each.worth for each in found] == sorted((each.worth for each in found), reverse=True)
     write_suggestions(tmp_path, found)
-    assert (tmp_path / "suggestions.html").read_text().count("<figure>") == 6
+    assert (tmp_path / "suggestions.html").read_text().count("<figure ") == 6
     file = tmp_path / "suggestions.csv"
     with pytest.raises(UserError, match="has no row with a label"):
         continue_run(run, file, tmp_path / "new")

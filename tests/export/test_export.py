@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import venv
 from pathlib import Path
 
 import numpy as np
@@ -94,6 +97,38 @@ def test_a_network_can_be_exported_by_itself(run: Path) -> None:
     outputs = torch.export.export(network, (images,)).module()(images)
     assert isinstance(outputs, Outputs)
     torch.testing.assert_close(outputs.logits, network(images).logits)
+
+
+ELSEWHERE = """
+import sys
+import numpy as np
+import onnxruntime
+
+assert "torch" not in sys.modules
+session = onnxruntime.InferenceSession(sys.argv[1])
+names, probabilities = session.run(["top_names", "probabilities"], {"photos": np.load(sys.argv[2])})
+np.savez(sys.argv[3], names=names[:, 0].astype(str), probabilities=probabilities)
+"""
+
+
+@pytest.mark.slow
+def test_a_venv_with_onnx_runtime_and_numpy_alone_is_enough(
+    run: Path, exported: Export, photos: NDArray[np.uint8], tmp_path: Path
+) -> None:
+    """pip has to find the packages, so this test needs an index."""
+    venv.create(tmp_path / "venv", with_pip=True)
+    python = tmp_path / "venv" / ("Scripts" if os.name == "nt" else "bin") / "python"
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    constraints = Path(__file__).parents[2] / "constraints.txt"
+    install = [python, "-m", "pip", "install", "--quiet", "--constraint", constraints, "onnxruntime", "numpy"]
+    subprocess.run(list(map(str, install)), check=True, env=environment)
+    np.save(tmp_path / "photos.npy", photos)
+    command = [python, "-c", ELSEWHERE, exported.file, tmp_path / "photos.npy", tmp_path / "found.npz"]
+    subprocess.run(list(map(str, command)), check=True, env=environment)
+    expected = semco.load(run, engine="torch")
+    with np.load(tmp_path / "found.npz") as found:
+        np.testing.assert_allclose(found["probabilities"], expected.predict_proba(photos), atol=1e-5)
+        assert found["names"].tolist() == [each.label for each in expected.predict(photos)]
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ Shapes: K classes, d embedding size.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -33,6 +34,8 @@ from semco.run.seal import VECTORS, broken_seals, digest_of, read_with_digest, s
 from semco.training.observer import Observer
 from semco.training.precision import Subject
 from semco.types import Task
+
+MOST_NOTES = 20  # remarks on class names that a run prints
 
 
 @dataclass(frozen=True)
@@ -221,13 +224,21 @@ def _label_prior(
     labels = config.labels
     rule = "dbscan" if labels.rule == "auto" and config.method.name == "semco" else labels.rule
     groups = group_classes(embeddings, labels.eps, rule, labels.together, labels.apart)
-    for note in (*embeddings.notes, *groups.notes):
-        observer.on_message(note)
+    report_notes((*embeddings.notes, *groups.notes), observer)
     count = int(groups.group_ids.max()) + 1
     if count < config.labels.min_groups:
         observer.on_message(f"{count} groups are fewer than labels.min_groups={config.labels.min_groups}: no grouping")
         groups = _no_groups(names)
     return embeddings, groups
+
+
+def report_notes(notes: Sequence[str], observer: Observer) -> None:
+    """Show the remarks on class names; of very many only the first."""
+    for note in notes[:MOST_NOTES]:
+        observer.on_message(note)
+    if len(notes) > MOST_NOTES:
+        more = len(notes) - MOST_NOTES
+        observer.on_message(f"{more:,} more notes on class names: `semco labels groups` prints all of them")
 
 
 def _no_groups(names: tuple[str, ...]) -> Groups:
