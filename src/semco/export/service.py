@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from socket import socket
 from typing import Any
 
 from semco.data.decode import DECODE_ERRORS
@@ -117,10 +118,10 @@ def as_json(name: str, answer: Prediction) -> dict[str, Any]:
     }
 
 
-def check_installed() -> None:
+def check_installed(what: str = "the service", extra: str = EXTRA) -> None:
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
-        raise UserError(f"the service needs {', '.join(missing)}: pip install '{EXTRA}'.")
+        raise UserError(f"{what} needs {', '.join(missing)}: pip install '{extra}'.")
 
 
 def build_app(service: Service) -> Any:
@@ -166,14 +167,14 @@ def _top(text: str) -> int:
 
 async def read_photos(request: Any, limits: Limits) -> list[tuple[str, bytes]]:
     """Return the photos of a request by name: its body, or the files of a multipart form."""
-    body = await _read_body(request, int(limits.megabytes * 1e6))
+    body = await read_body(request, int(limits.megabytes * 1e6))
     kind = request.headers.get("content-type", "")
     if not kind.lower().startswith("multipart/form-data"):
         return [("photo", body)] if body else []
     return await _read_form(kind, body, limits)
 
 
-async def _read_body(request: Any, most: int) -> bytes:
+async def read_body(request: Any, most: int) -> bytes:
     """Return the body; as soon as it is too long, the rest is not read."""
     sentence = f"the request is larger than {most / 1e6:g} MB."
     announced = request.headers.get("content-length", "0")
@@ -220,14 +221,18 @@ async def _closing(form: Any) -> Any:
 
 def serve(service: Service, host: str, port: int, on_ready: Callable[[], None] = lambda: None) -> None:
     """Answer requests until the process is interrupted."""
+    run_app(build_app(service), on_ready, host=host, port=port)
+
+
+def run_app(app: Any, on_ready: Callable[[], None], sockets: list[socket] | None = None, **address: Any) -> None:
+    """Run an ASGI application, at an address or on open sockets, until the process is interrupted."""
     import uvicorn
 
-    app = build_app(service)
     config = uvicorn.Config(
-        app, host=host, port=port, log_level="warning", access_log=False, timeout_keep_alive=5, backlog=2048
+        app, log_level="warning", access_log=False, timeout_keep_alive=5, backlog=2048, ws="none", **address
     )
     on_ready()
-    uvicorn.Server(config).run()
+    uvicorn.Server(config).run(sockets)
 
 
 def sample_request(url: str) -> str:
