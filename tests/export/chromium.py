@@ -119,7 +119,8 @@ class Browser:
     def centre(self, selector: str) -> tuple[float, float]:
         """Return the middle of the first element that fits, which is scrolled into view."""
         box = self.wait(f"""(() => {{ const found = document.querySelector({json.dumps(selector)});
-            if (!found) return null; found.scrollIntoView({{ block: "nearest" }}); const box = found.getBoundingClientRect();
+            if (!found) return null; found.scrollIntoView({{ block: "nearest" }});
+            const box = found.getBoundingClientRect();
             return box.width ? [box.x + box.width / 2, box.y + box.height / 2] : null; }})()""")
         return box[0], box[1]
 

@@ -129,9 +129,7 @@ class ClassTable:
 
     def _with(self, changed: NamedClass) -> ClassTable:
         self.find(changed.number)
-        return replace(
-            self, classes=tuple(changed if each.number == changed.number else each for each in self.classes)
-        )
+        return replace(self, classes=tuple(changed if each.number == changed.number else each for each in self.classes))
 
     def _checked(self, name: str, own: int | None = None) -> str:
         name = " ".join(name.split())

@@ -1,9 +1,9 @@
 """One open project: the folder of photos and everything that the Studio keeps about it, in a folder of its own.
 
-    journal.jsonl  snapshot.json   labels and classes
-    thumbnails/                    can be removed at any time
-    runs/round-1/ ...              ordinary run folders, with the labels they were trained on beside them
-    exports/                       models and sorted photos
+journal.jsonl  snapshot.json   labels and classes
+thumbnails/                    can be removed at any time
+runs/round-1/ ...              ordinary run folders, with the labels they were trained on beside them
+exports/                       models and sorted photos
 """
 
 from __future__ import annotations
@@ -33,9 +33,7 @@ HISTORY = 200  # entries that the page shows
 class Project:
     """Photos, journal, rounds of training and exports. Use it as a context manager."""
 
-    def __init__(
-        self, photos: Path, folder: Path, classes: Sequence[str] = (), settings: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, photos: Path, folder: Path, classes: Sequence[str] = (), settings: Sequence[str] = ()) -> None:
         self.folder = folder.absolute()
         self.photos = Photos(photos, self.folder / "thumbnails")
         if self.folder.is_relative_to(self.photos.root):

@@ -132,4 +132,3 @@ def with_answers(numbers: Sequence[int], answers: Answers | None) -> dict[str, A
         "confidence": column(np.floor(100 * answers.confidence), -1),
         "others": column(other, -1),
     }
-

@@ -16,6 +16,8 @@ function fill(element, properties, children) {
 
 export const h = (tag, properties, ...children) => fill(document.createElement(tag), properties, children);
 export const svg = (tag, properties, ...children) => fill(document.createElementNS(SVG, tag), properties, children);
+// Replace the children of an element; null and false are left out.
+export const put = (element, ...children) => { element.replaceChildren(); return fill(element, null, children); };
 export const find = (selector, root = document) => root.querySelector(selector);
 
 export const percent = (part, digits = 0) => `${(100 * part).toFixed(digits)} %`;

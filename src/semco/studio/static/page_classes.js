@@ -1,7 +1,7 @@
 // Classes: their names, what each was taken for, the look-alike groups, and a map.
 
 import { get, post } from "./api.js";
-import { announce, colour, count, h, svg } from "./dom.js";
+import { announce, colour, count, h, put, svg } from "./dom.js";
 import { labelCounts, refresh, store } from "./store.js";
 
 const WIDTH = 560, HEIGHT = 400, MARGIN = 56;
@@ -40,7 +40,7 @@ export function classesPage() {
       onchange: async (event) => { if (!await change({ action: "alias", class: each.number, alias: event.target.value })) event.target.value = each.alias; },
     });
     const taken = isUnknown ? "not a known word: it has no look-alikes"
-      : `taken for “${each.term}”${each.nearest.length ? `, near ${each.nearest.slice(0, 3).join(", ")}` : ""}`;
+      : `taken for “${each.term}”${each.nearest.length ? `, near ${each.nearest.slice(0, 2).join(", ")}` : ""}`;
     return h("li", { class: "class-row", style: { "--own": colour(each.number) } },
       h("kbd", { title: place < 9 ? "Key on the Label page" : "" }, place < 9 ? String(place + 1) : "·"),
       h("div", { class: "class-main" }, name, h("p", { class: isUnknown || isUnsure ? "taken unsure" : "taken" }, taken,
@@ -63,7 +63,7 @@ export function classesPage() {
     if (described.classes.length > 1) second.selectedIndex = 1;
     const join = (how) => () => change({ action: "pair", class: Number(first.value), other: Number(second.value), how });
     const own = [...described.together.map((pair) => [pair, "alike"]), ...described.apart.map((pair) => [pair, "not alike"])];
-    groups.replaceChildren(
+    put(groups,
       shared.length ? h("ul", { class: "group-cards" }, cards) : h("p", { class: "soft" }, "No two of these classes look alike by their names."),
       own.length ? h("ul", { class: "own-pairs" }, own.map(([[a, b], how]) => h("li", {}, `${nameOf(a)} and ${nameOf(b)} are ${how}: your choice `,
         h("button", { class: "quiet", onclick: () => change({ action: "pair", class: a, other: b, how: "free" }) }, "Undo")))) : null,
@@ -102,6 +102,7 @@ export function classesPage() {
         h("section", { class: "card", "aria-labelledby": "map-title" }, h("h2", { id: "map-title" }, "Map of meanings"), map))),
     h("p", { class: "next" }, h("a", { class: "button primary", href: "#label" }, "Label some photos →")));
   const reload = () => get("/api/classes").then((found) => { described = found; draw(); }).catch((error) => announce(error.message, "error"));
+  if (store.classes.length) for (const box of [list, groups, map]) box.append(h("p", { class: "soft" }, h("span", { class: "spinner", "aria-hidden": "true" }), " Looking the words up …"));
   reload();
   if (!store.classes.length) setTimeout(() => names.focus());
   return { element, title: "Classes", update: (what) => { if (what.classes && !element.contains(document.activeElement)) reload(); }, close: () => undefined };

@@ -2,7 +2,7 @@
 
 import { get, post } from "./api.js";
 import { lineChart } from "./chart.js";
-import { announce, colour, count, duration, h, percent } from "./dom.js";
+import { announce, colour, count, duration, h, percent, put } from "./dom.js";
 import { labelCounts, refresh, store } from "./store.js";
 import { segmented } from "./page_label.js";
 
@@ -28,7 +28,7 @@ export function trainPage() {
     const isRunning = progress.state === "running", ready = [...labelCounts().values()].filter(Boolean).length >= 2;
     if (isRunning) { control.replaceChildren(...running()); return; }
     const starts = [["auto", "Best start"], ["scratch", "From scratch"], ...(store.finished ? [["last", "Last round"]] : [])];
-    control.replaceChildren(
+    put(control,
       h("h2", {}, progress.round ? `Round ${progress.round + (progress.can_resume ? 0 : 1)}` : "First round"), outcome(),
       h("div", { class: "field" }, h("span", {}, "Time at most"), segmented("Time at most", [["1", "1 min"], ["5", "5 min"], ["15", "15 min"], ["60", "1 h"]], minutes, (value) => { minutes = value; localStorage.setItem("semco-minutes", value); })),
       h("div", { class: "field" }, h("span", {}, "Begin with"), segmented("Begin with", starts, start, (value) => { start = value; })),

@@ -1,7 +1,7 @@
 // One photo, large, with the keys of the wall: arrows, numbers, Enter, space or Escape to close.
 
 import { get } from "./api.js";
-import { colour, find, h } from "./dom.js";
+import { colour, find, h, put } from "./dom.js";
 import { className, store } from "./store.js";
 
 export function openPreview(wall) {
@@ -15,7 +15,7 @@ export function openPreview(wall) {
       class: "class-button", style: { "--own": colour(each) }, "aria-pressed": String(each === label), onclick: () => give(each),
     }, h("kbd", {}, String(place + 1)), h("span", { class: "name" }, name))));
     const { name } = await get(`/api/name/${number}`);
-    caption.replaceChildren(h("b", {}, name), label !== undefined ? ` · labelled ${className(label)}` : "",
+    put(caption, h("b", {}, name), label !== undefined ? ` · labelled ${className(label)}` : "",
       answer ? ` · model: ${className(answer.guess)}, ${answer.confidence} %` : "");
   };
   const give = (classNumber) => { wall.selected.clear(); wall.assign(classNumber); show(); };
@@ -34,11 +34,11 @@ export function openPreview(wall) {
   };
   dialog.onclick = (event) => { if (event.target === dialog) dialog.close(); };
   dialog.onclose = () => wall.element.focus();
-  dialog.replaceChildren(h("div", { class: "preview-body" },
+  dialog.replaceChildren(h("div", { class: "preview-body", tabindex: "-1" },
     h("button", { class: "quiet close", "aria-label": "Close", onclick: () => dialog.close() }, "×"),
     h("div", { class: "preview-image" }, h("button", { class: "quiet go", "aria-label": "Previous photo", onclick: () => step(-1) }, "‹"), image,
       h("button", { class: "quiet go", "aria-label": "Next photo", onclick: () => step(1) }, "›")), caption, classes));
   dialog.showModal();
-  dialog.querySelector(".go").focus();
+  dialog.firstChild.focus();
   show();
 }

@@ -266,10 +266,11 @@ export class Wall {
     const [left, right] = [Math.min(from.x, to.x), Math.max(from.x, to.x)], [top, bottom] = [Math.min(from.y, to.y), Math.max(from.y, to.y)];
     Object.assign(this.band.style, { left: `${left}px`, top: `${top}px`, width: `${right - left}px`, height: `${bottom - top}px` });
     this.band.hidden = false;
-    const column = (x) => Math.max(0, Math.min(this.columns - 1, Math.floor((x - GAP) / this.step)));
     const selected = new Set(before);
-    for (let row = Math.max(0, Math.floor((top - GAP) / this.step)); row <= Math.floor((bottom - GAP) / this.step); row += 1) {
-      for (let each = column(left); each <= column(right); each += 1) {
+    // The first photo that ends after a place, and the last one that begins before it; between them is a gap.
+    const first = (at) => Math.max(0, Math.ceil((at - GAP - this.side) / this.step)), last = (at) => Math.floor((at - GAP) / this.step);
+    for (let row = first(top); row <= last(bottom); row += 1) {
+      for (let each = first(left); each <= Math.min(this.columns - 1, last(right)); each += 1) {
         const number = this.numbers[row * this.columns + each];
         if (number !== undefined) selected.add(number);
       }
