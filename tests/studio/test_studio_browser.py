@@ -127,10 +127,10 @@ def test_from_names_to_a_model(browser: Browser, tmp_path: Path) -> None:
         press(browser, "name")
         browser.wait("document.querySelector('.tile[data-index=\"0\"]')?.ariaLabel.startsWith('Photo 1,')")
         truth = {i: names.index(name.rpartition(" ")[0]) + 1 for i, name in enumerate(studio.project.photos.names)}
-        wanted = [number for label in (1, 2, 3, 4) for number in [n for n, each in truth.items() if each == label][:3]]
+        wanted = sorted(n for label in (1, 2, 3, 4) for n in [n for n, each in truth.items() if each == label][:3])
         for number in wanted:
             tile = f".tile[data-index='{number}']"
-            browser.run(f"{{ const wall = document.querySelector('.wall'); wall.scrollTop = 0; {scroll_to(tile)} }}")
+            browser.run(f"{{ const wall = document.querySelector('.wall'); {scroll_to(tile)} }}")
             browser.click(tile)
             browser.key(str(truth[number]))
         browser.wait("document.getElementById('saved').textContent === 'All saved'")
@@ -187,7 +187,9 @@ def train(browser: Browser, studio: Studio, number: int) -> None:
     go(browser, "train", "document.querySelector('#start:not([disabled])')")
     press(browser, "scratch")
     browser.click("#start")
-    browser.wait(f"!!document.querySelector('.progress') && document.body.textContent.includes('Round {number} is')", 60)
+    browser.wait(
+        f"!!document.querySelector('.progress') && document.body.textContent.includes('Round {number} is')", 60
+    )
     lengths = set()
     end = time.monotonic() + 240
     while not browser.run("!!document.querySelector('.notice.good')") and time.monotonic() < end:

@@ -46,9 +46,11 @@ class Project:
         self._answers: tuple[tuple[int, ClassTable], Answers] | None = None
         self._service: tuple[int, Service] | None = None
         self._jobs: dict[str, Job] = {}
-        missing = [name for name in classes if name.casefold() not in {n.casefold() for n in self.table.names.values()}]
-        if missing:
-            self.journal.set_classes(self.table.add(*missing).to_plain())
+        try:
+            self._add_missing(classes)
+        except UserError:
+            self.close()
+            raise
 
     def __enter__(self) -> Project:
         self.diverse.start()
@@ -67,6 +69,12 @@ class Project:
             self._service[1].close()
         self.journal.close()
         self._lock.close()
+
+    def _add_missing(self, classes: Sequence[str]) -> None:
+        known = {name.casefold() for name in self.table.names.values()}
+        missing = [name for name in classes if name.casefold() not in known]
+        if missing:
+            self.journal.set_classes(self.table.add(*missing).to_plain())
 
     def _locked(self) -> Any:
         try:

@@ -103,6 +103,7 @@ export function reviewPage() {
     }
     body.replaceChildren(h("section", { class: "stage", "aria-label": "Answers of the model" }, h("h1", { class: "visually-hidden" }, "Review"), numbers, bar, walls, h("div", { class: "bar-bottom" }, status)),
       h("div", { class: "side-stack" }, palette.element, h("section", { class: "side checked", "aria-label": "Right per class" }, table)));
+    if (!summary.sure && view === "sure") view = summary.disagree ? "disagree" : "unsure";
     await reload();
   }
   begin();

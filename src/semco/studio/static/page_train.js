@@ -51,8 +51,14 @@ export function trainPage() {
     return [h("h2", {}, `Round ${progress.round} is training`),
       h("div", { class: "progress", role: "progressbar", "aria-valuenow": Math.round(100 * part), "aria-valuemin": 0, "aria-valuemax": 100, "aria-label": "Progress" }, h("i", { style: { width: percent(part, 1).replace(" ", "") } })),
       h("p", { class: "now" }, h("b", {}, what), left ? h("span", {}, `about ${duration(left)} left`) : null),
-      h("p", { class: "soft" }, progress.messages?.at(-1) ?? "The process starts."),
+      h("p", { class: "soft" }, ...sentences(progress.messages)),
       h("div", { class: "row" }, h("button", { class: "big", id: "stop", onclick: () => act({ action: "stop" }) }, "Stop and save"), h("span", { class: "soft" }, "You can label on meanwhile."))];
+  }
+
+  // The plan, which names the measured time, and what was reported last.
+  function sentences(messages = []) {
+    const plan = messages.filter((each) => each.startsWith("plan: ")).map((each) => each.slice(6)).join("; "), last = messages.at(-1);
+    return [plan ? `Plan: ${plan}.` : null, last && !last.startsWith("plan: ") ? ` ${last[0].toUpperCase()}${last.slice(1)}.` : null, messages.length ? null : "The process starts."];
   }
 
   function drawCurves() {

@@ -38,9 +38,9 @@ export async function load() { take(await get("/api/state"), true); }
 
 export async function refresh() {
   try {
-    const before = store.classes.length;
+    const numbers = (classes) => JSON.stringify(classes.map(([number]) => number).sort());
     const state = await get(`/api/state?since=${store.seq}`);
-    const isWhole = state.classes.length !== before;  // labels of removed classes come and go
+    const isWhole = numbers(state.classes) !== numbers(store.classes);  // labels of removed classes come and go
     take(isWhole ? await get("/api/state") : state, isWhole);
     if (!store.reachable) { store.reachable = true; tell({ problems: true }); }
   } catch (error) {
