@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import shutil
@@ -34,6 +35,9 @@ class Browser:
         self._buffer, self._next, self._session = b"", 0, ""
         target = self._call("Target.createTarget", url="about:blank")["targetId"]
         self._session = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self.problems: list[str] = []  # errors that pages wrote to the console, and requests that failed
+        for domain in ("Runtime", "Log", "Page"):
+            self._call(f"{domain}.enable")
 
     def __enter__(self) -> Browser:
         return self
@@ -59,9 +63,72 @@ class Browser:
                 self._buffer += part
             reply, _, self._buffer = self._buffer.partition(b"\0")
             values = json.loads(reply)
+            self._note(values)
             if values.get("id") == self._next:
                 assert "error" not in values, values
                 return values["result"]
+
+    def _note(self, event: dict[str, Any]) -> None:
+        """Keep what an event says about errors of the page."""
+        name, parameters = event.get("method"), event.get("params", {})
+        if name == "Runtime.exceptionThrown":
+            self.problems.append(str(parameters["exceptionDetails"]))
+        if name == "Runtime.consoleAPICalled" and parameters["type"] in ("error", "assert"):
+            self.problems.append(str(parameters["args"]))
+        if name == "Log.entryAdded" and parameters["entry"]["level"] == "error":
+            self.problems.append(f"{parameters['entry']['text']} {parameters['entry'].get('url', '')}")
+
+    def resize(self, width: int, height: int, *, dark: bool = False) -> None:
+        """Set the size of the page in pixels, and whether dark colours are preferred."""
+        self._call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self._call("Emulation.setEmulatedMedia", features=[scheme])
+
+    def screenshot(self, file: Path) -> None:
+        """Write a picture of what is visible."""
+        file.write_bytes(base64.b64decode(self._call("Page.captureScreenshot", format="png")["data"]))
+
+    def key(self, key: str, modifiers: int = 0) -> None:
+        """Press and release a key, such as ``1``, ``ArrowRight`` or ``Enter``; modifiers: 1 Alt, 2 Ctrl, 8 Shift."""
+        text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
+        codes = {"Enter": 13, "Tab": 9, "Escape": 27, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
+        values = {"key": key, "modifiers": modifiers, "windowsVirtualKeyCode": codes.get(key, ord(key[0].upper()))}
+        kind = "keyDown" if text and not modifiers & 2 else "rawKeyDown"
+        self._call("Input.dispatchKeyEvent", type=kind, **values, **({"text": text} if kind == "keyDown" else {}))
+        self._call("Input.dispatchKeyEvent", type="keyUp", **values)
+
+    def type(self, text: str) -> None:
+        """Write text into the element that has the focus."""
+        self._call("Input.insertText", text=text)
+
+    def mouse(self, kind: str, x: float, y: float, modifiers: int = 0) -> None:
+        """Move, press or release the mouse: ``mouseMoved``, ``mousePressed``, ``mouseReleased``."""
+        pressed = kind != "mouseMoved"
+        self._call(
+            "Input.dispatchMouseEvent", type=kind, x=x, y=y, modifiers=modifiers, button="left",
+            buttons=0 if kind == "mouseReleased" else 1, clickCount=1 if pressed else 0,
+        )  # fmt: skip
+
+    def drag(self, start: tuple[float, float], end: tuple[float, float]) -> None:
+        """Press the mouse at one place and release it at another."""
+        self.mouse("mousePressed", *start)
+        for part in (0.3, 0.6, 1.0):
+            self.mouse("mouseMoved", *(a + part * (b - a) for a, b in zip(start, end, strict=True)))
+        self.mouse("mouseReleased", *end)
+
+    def centre(self, selector: str) -> tuple[float, float]:
+        """Return the middle of the first element that fits, which is scrolled into view."""
+        box = self.wait(f"""(() => {{ const found = document.querySelector({json.dumps(selector)});
+            if (!found) return null; found.scrollIntoView({{ block: "nearest" }});
+            const box = found.getBoundingClientRect();
+            return box.width ? [box.x + box.width / 2, box.y + box.height / 2] : null; }})()""")
+        return box[0], box[1]
+
+    def click(self, selector: str, modifiers: int = 0) -> None:
+        """Click the middle of the first element that fits."""
+        x, y = self.centre(selector)
+        self.mouse("mousePressed", x, y, modifiers)
+        self.mouse("mouseReleased", x, y, modifiers)
 
     def open(self, url: str) -> None:
         self._call("Page.navigate", url=url)

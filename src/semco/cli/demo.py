@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from semco.config import Config
 
 
+# The classes that the Studio begins with on the bundled photos of fruit; orange and satsuma look alike.
+FRUIT = ("apple", "pear", "melon", "watermelon", "orange", "satsuma")
+
+
 @dataclass(frozen=True)
 class Demo:
     """What a demo trains: a recipe with each of several methods."""
@@ -45,12 +49,16 @@ PHOTOS = Demo(
 
 def demo(
     photos: bool = typer.Option(False, "--photos", help="Real photos and a pretrained network; takes a few minutes."),
+    studio: bool = typer.Option(False, "--studio", help="Label the bundled photos of fruit yourself, on a web page."),
     out: Path = typer.Option(None, help="Folder of the runs; started again, they resume. Default: below runs/."),
     steps: int = typer.Option(None, min=1, help="Length of each run."),
     seed: int = typer.Option(0, help="Decides which images are labelled."),
     as_json: bool = typer.Option(False, "--json", help="End with one JSON object."),
 ) -> None:
     """Train from 4 or 5 labels per class on bundled images, in a few minutes on two cores."""
+    if studio:
+        show_studio(out)
+        return
     from semco.experiment import train_or_resume
     from semco.report import write_report
     from semco.run.folder import free_folder
@@ -72,6 +80,15 @@ def demo(
         typer.echo(json.dumps({"runs": [result.model_dump(mode="json") for result in results], "report": str(page)}))
     else:
         _show_results(runs, page, photos)
+
+
+def show_studio(out: Path | None) -> None:
+    """Open the Studio on the bundled photos of fruit."""
+    from semco.cli.studio import open_studio
+    from semco.data.sources.bundled import fruit_photos
+
+    folder = out or Path("fruit-studio")
+    open_studio(fruit_photos(), folder, () if folder.exists() else FRUIT, ("data.image_size=160",), None, True)
 
 
 def configure_run(recipe: str, method: str, steps: int | None, seed: int) -> Config:

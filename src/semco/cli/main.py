@@ -32,6 +32,7 @@ from semco.cli import (
     resume,
     serve,
     settings,
+    studio,
     suggest,
     sweep,
     train,
@@ -48,6 +49,7 @@ app = typer.Typer(
 )
 app.command()(demo.demo)
 app.command()(train.train)
+app.command()(studio.studio)
 app.command()(resume.resume)
 app.command()(watch.watch)
 app.command()(compare.compare)

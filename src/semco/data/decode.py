@@ -58,6 +58,11 @@ PRINTING = ("TIFF",)  # formats whose library prints errors to stderr
 
 def decode(source: Path | Entry, size: int) -> NDArray[np.uint8]:
     """Return the upright image in RGB, (S, S, 3): the shorter side is resized to ``size`` pixels, the centre kept."""
+    return centre_square(read_image(source, size), size)
+
+
+def read_image(source: Path | Entry, size: int) -> Image.Image:
+    """Return the upright image in RGB, whose shorter side has ``size`` pixels or more, if the file has so many."""
     with _open_image(source) as file:
         # JPEG files can be decoded at 1/2, 1/4 or 1/8 of their size, which is fast.
         file.draft("RGB", (math.ceil(DRAFT * size),) * 2)
@@ -66,8 +71,7 @@ def decode(source: Path | Entry, size: int) -> NDArray[np.uint8]:
                 f"it has {file.width} x {file.height} pixels, and at most {MOST_PIXELS // 10**6} million are decoded"
             )
         with discard_stderr() if file.format in PRINTING else nullcontext():
-            image = to_rgb(upright(file))
-    return centre_square(image, size)
+            return to_rgb(upright(file))
 
 
 def centre_square(image: Image.Image, size: int) -> NDArray[np.uint8]:

@@ -124,13 +124,13 @@ def _text_table(stream: TextIO, format_name: Format, rows: Rows) -> Table:
 
 
 class Sorter:
-    """Copies photos into ``sure/LABEL/`` and ``unsure/LABEL/`` of a folder, by their confidence."""
+    """Copies photos into ``sure/LABEL/`` and ``unsure/LABEL/`` of a folder, by their confidence, or links them."""
 
-    def __init__(self, folder: Path, least: float) -> None:
-        self._folder, self._least = folder, least
+    def __init__(self, folder: Path, least: float, *, link: bool = False) -> None:
+        self._folder, self._least, self._link = folder, least, link
 
     def add(self, entry: Entry, prediction: Prediction) -> None:
-        """Copy a photo that could be read; one with a name that is taken gets a number."""
+        """Copy or link a photo that could be read; one with a name that is taken gets a number."""
         if prediction.label is None or prediction.confidence is None:
             return
         kind = SURE if prediction.confidence >= self._least else "unsure"
@@ -141,6 +141,9 @@ class Sorter:
         while target.exists():
             number += 1
             target = folder / f"{Path(name).stem}-{number}{Path(name).suffix}"
+        if self._link:
+            target.symlink_to(entry.file().absolute())
+            return
         with atomic_path(target) as temporary, entry.open() as source, temporary.open("wb") as copy:
             shutil.copyfileobj(source, copy)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from semco.config import Config
+from semco.config import Config, ModelConfig
 from semco.data.datasets import Dataset, find_class
 from semco.data.sources import load
 from semco.data.split import Split
@@ -42,17 +42,22 @@ def continue_run(
     split = Split.from_json(read_text(folder.split_file), dataset.train_labels)
     added = read_labels(labels, dataset)
     data = _data_fields(dataset, split, added, out)
-    model = {"weights": (folder.model / WEIGHTS).absolute(), "heads_init": "probe"}
-    if not has_weights(config.model):  # all layers are trained on, as in the parent
-        model |= {"tune": "all", "freeze_norm": "off"}
     changes = {
         "data": config.data.model_copy(update=data),
-        "model": config.model.model_copy(update=model),
+        "model": model_of_parent(folder, config),
         "training": config.training.model_copy(update={} if steps is None else {"steps": steps, "epochs": None}),
     }
     result = train(Config.parse(config.model_copy(update=changes).model_dump()), out, observer)
     write_json(out / PARENT_FILE, {"parent": str(parent), "added_labels": len(added), "labels_from": str(labels)})
     return result
+
+
+def model_of_parent(parent: RunFolder, config: Config) -> ModelConfig:
+    """Return the model of a run that starts from the EMA weights of another one."""
+    model: dict[str, object] = {"weights": (parent.model / WEIGHTS).absolute(), "heads_init": "probe"}
+    if not has_weights(config.model):  # all layers are trained on, as in the parent
+        model |= {"tune": "all", "freeze_norm": "off"}
+    return config.model.model_copy(update=model)
 
 
 def read_labels(file: Path, dataset: Dataset) -> dict[int, int]:

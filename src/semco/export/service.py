@@ -118,10 +118,10 @@ def as_json(name: str, answer: Prediction) -> dict[str, Any]:
     }
 
 
-def check_installed() -> None:
+def check_installed(what: str = "the service", extra: str = EXTRA) -> None:
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
-        raise UserError(f"the service needs {', '.join(missing)}: pip install '{EXTRA}'.")
+        raise UserError(f"{what} needs {', '.join(missing)}: pip install '{extra}'.")
 
 
 def build_app(service: Service) -> Any:
@@ -171,14 +171,14 @@ def _top(text: str) -> int:
 
 async def read_photos(request: Any, limits: Limits) -> list[tuple[str, bytes]]:
     """Return the photos of a request by name: its body, or the files of a multipart form."""
-    body = await _read_body(request, int(limits.megabytes * 1e6))
+    body = await read_body(request, int(limits.megabytes * 1e6))
     kind = request.headers.get("content-type", "")
     if not kind.lower().startswith("multipart/form-data"):
         return [("photo", body)] if body else []
     return await _read_form(kind, body, limits)
 
 
-async def _read_body(request: Any, most: int) -> bytes:
+async def read_body(request: Any, most: int) -> bytes:
     """Return the body; as soon as it is too long, the rest is not read."""
     sentence = f"the request is larger than {most / 1e6:g} MB."
     announced = request.headers.get("content-length", "0")
@@ -225,22 +225,25 @@ async def _closing(form: Any) -> Any:
 
 def make_server(service: Service, host: str, port: int) -> Any:
     """Return the service as a server, whose method ``run`` answers requests until it is told to end."""
-    app = build_app(service)
+    return app_server(build_app(service), service.limits.seconds, host=host, port=port)
+
+
+def app_server(app: Any, seconds: float = Limits.seconds, **address: Any) -> Any:
+    """Return a server of an ASGI application; a request must have arrived within ``seconds``."""
     import uvicorn
 
     from semco.export.connection import TimedConnection
 
-    connection: Any = partial(TimedConnection, seconds=service.limits.seconds)
+    connection: Any = partial(TimedConnection, seconds=seconds)
     config = uvicorn.Config(
         app,
-        host=host,
-        port=port,
         http=connection,
         ws="none",
         log_level="warning",
         access_log=False,
         timeout_keep_alive=5,
         backlog=2048,
+        **address,
     )
     return uvicorn.Server(config)
 

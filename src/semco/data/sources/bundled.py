@@ -25,6 +25,11 @@ def read_fashion_mini(
     return read_npz(FILES / "fashion_mini.npz", name="fashion-mini")
 
 
+def fruit_photos() -> Path:
+    """Return the folder of the 420 training photos of fruit."""
+    return FILES / "fruit_mini" / "train"
+
+
 def read_fruit_mini(config: DataConfig, on_progress: ProgressCallback | None = None) -> Dataset:
     """Read 420 training and 196 test photos of 14 kinds of fruit (Klasson et al. 2019), 160 x 160 unless configured.
 

@@ -1,0 +1,276 @@
+"""One open project: the folder of photos and everything that the Studio keeps about it, in a folder of its own.
+
+journal.jsonl  snapshot.json   labels and classes
+thumbnails/                    can be removed at any time
+runs/round-1/ ...              ordinary run folders, with the labels they were trained on beside them
+exports/                       models and sorted photos
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from semco.errors import UserError
+from semco.evaluation.predictor import load
+from semco.export.service import Service
+from semco.files import cannot_write, lock, open_in_place, write_json
+from semco.run.folder import RunFolder, free_folder
+from semco.studio.classes import ClassTable, describe
+from semco.studio.diversity import DiverseSelection
+from semco.studio.journal import Conflict, Entry, Journal
+from semco.studio.label_file import Rows, csv_text, label_rows
+from semco.studio.photos import Photos
+from semco.studio.review import Answers, read_answers, summarise
+from semco.studio.training import Job, Start, Training
+from semco.studio.views import Query, choose, with_answers
+
+HISTORY = 200  # entries that the page shows
+
+
+class Project:
+    """Photos, journal, rounds of training and exports. Use it as a context manager."""
+
+    def __init__(self, photos: Path, folder: Path, classes: Sequence[str] = (), settings: Sequence[str] = ()) -> None:
+        self.folder = folder.absolute()
+        self.photos = Photos(photos, self.folder / "thumbnails")
+        if self.folder.is_relative_to(self.photos.root):
+            raise UserError(f"the project folder {folder} is inside the photos; choose another project folder.")
+        self._lock = self._locked()
+        self.session = secrets.token_hex(6)  # numbers of photos are valid within one session
+        self.journal = Journal(self.folder)
+        self.training = Training(self.folder / "runs", self.photos.root, settings)
+        self.diverse = DiverseSelection(len(self.photos), self.photos.path)
+        self._answers: tuple[tuple[int, ClassTable], Answers] | None = None
+        self._service: tuple[int, Service] | None = None
+        self._jobs: dict[str, Job] = {}
+        try:
+            self._add_missing(classes)
+        except UserError:
+            self.close()
+            raise
+
+    def __enter__(self) -> Project:
+        self.diverse.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop what runs; everything is saved."""
+        self.diverse.close()
+        for job in self._jobs.values():
+            job.stop()
+        self.training.close()
+        if self._service is not None:
+            self._service[1].close()
+        self.journal.close()
+        self._lock.close()
+
+    def _add_missing(self, classes: Sequence[str]) -> None:
+        known = {name.casefold() for name in self.table.names.values()}
+        missing = [name for name in classes if name.casefold() not in known]
+        if missing:
+            self.journal.set_classes(self.table.add(*missing).to_plain())
+
+    def _locked(self) -> Any:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise cannot_write(self.folder, error) from error
+        stream = open_in_place(self.folder / ".lock", "a")
+        if not lock(stream):
+            stream.close()
+            raise UserError(f"the project {self.folder} is open in another Studio; use that one, or close it first.")
+        return stream
+
+    @property
+    def table(self) -> ClassTable:
+        return ClassTable.from_plain(self.journal.classes())
+
+    def labels(self) -> dict[int, int]:
+        """Return the class number of every labelled photo whose class exists."""
+        known = self.table.names
+        numbered = self.photos.numbered(self.journal.labels())
+        return {photo: label for photo, label in numbered.items() if label in known}
+
+    def rows(self) -> Rows:
+        """Return path and class name of every labelled photo that is still there."""
+        there = {name: label for name, label in self.journal.labels().items() if self.photos.number(name) is not None}
+        return label_rows(there, self.table.names)
+
+    def csv(self) -> str:
+        return csv_text(self.rows())
+
+    def label(self, photos: Sequence[int], label: int | None, tab: str, seen: int | None) -> Entry:
+        """Label photos; if another tab has changed some of them, a `Conflict` with their numbers."""
+        if label is not None:
+            self.table.find(label)
+        try:
+            return self.journal.label({self.photos.name(number): label for number in photos}, tab, seen)
+        except Conflict as conflict:
+            raise Conflict(tuple(name for name in conflict.photos if self.photos.number(name) is not None)) from None
+
+    def change_classes(self, values: Mapping[str, Any], tab: str) -> dict[str, Any]:
+        """Change the classes as the page asks, and return what they are taken for; a bad change is not written."""
+        table = _changed(self.table, values)
+        described = describe(table)  # refuses an alias that is no term
+        if table != self.table:
+            self.journal.set_classes(table.to_plain(), tab)
+        return described
+
+    def changes(self, since: int) -> dict[int, int | None]:
+        """Return the labels that changed after an entry, by photo."""
+        known = self.table.names
+        found = self.journal.changes(since)
+        return {
+            number: label if label in known else None
+            for name, label in found.items()
+            if (number := self.photos.number(name)) is not None
+        }
+
+    def state(self, since: int | None) -> dict[str, Any]:
+        """Return what every page needs, with all labels or those that changed after an entry."""
+        seq, table = self.journal.seq, self.table
+        return {
+            "session": self.session,
+            "seq": seq,
+            "photos": len(self.photos),
+            "root": str(self.photos.root),
+            "project": str(self.folder),
+            "classes": [[each.number, each.name] for each in table.classes],
+            "labels": self.labels() if since is None else self.changes(since),
+            "problems": self.problems(),
+            "training": {"round": self.training.last, "running": self.training.is_running()},
+            "finished": self.training.finished(),
+            "diverse": [self.diverse.done, self.diverse.total],
+        }
+
+    def problems(self) -> list[str]:
+        """Return what a person should know, each in a sentence."""
+        found = list(self.journal.problems)
+        if not self.photos.is_there():
+            found.append(f"The folder {self.photos.root} is not there any more; put it back. No label is lost.")
+        if self.photos.cannot_store:
+            found.append(self.photos.cannot_store)
+        return found
+
+    def history(self) -> list[dict[str, Any]]:
+        """Return the last changes, latest first."""
+        return [
+            {
+                "seq": entry.seq,
+                "time": entry.time,
+                "kind": entry.kind,
+                "count": len(entry.changes),
+                "label": next(iter(entry.changes.values())) if entry.kind == "label" else None,
+                "undone": undone,
+            }
+            for entry, undone in self.journal.history(HISTORY)
+        ]
+
+    def answers(self) -> Answers | None:
+        """Return the answers of the last finished round, None if there is none."""
+        number = self.training.finished()
+        if not number:
+            return None
+        key = (number, self.table)
+        if self._answers is None or self._answers[0] != key:
+            run = RunFolder(self.training.path(number))
+            self._answers = (key, read_answers(run, self.photos, self.table.names))
+        return self._answers[1]
+
+    def view(self, query: Query) -> dict[str, Any]:
+        """Return the photos of the wall, in order, with the model's answers."""
+        answers = self.answers()
+        numbers = choose(query, self.photos.names, self.labels(), self.diverse.order(), answers)
+        return with_answers(numbers, answers)
+
+    def review(self) -> dict[str, Any] | None:
+        """Return the numbers of the review page, None before the first round is finished."""
+        answers = self.answers()
+        if answers is None:
+            return None
+        groups = describe(self.table)["groups"]
+        return {"round": self.training.finished(), **summarise(answers, self.labels(), groups)}
+
+    def train(self, minutes: float, start: Start) -> int:
+        return self.training.start(self.rows(), self.table, minutes, start)
+
+    def service(self) -> Service:
+        """Return the model of the last finished round, ready to answer."""
+        number = self._finished()
+        if self._service is None or self._service[0] != number:
+            if self._service is not None:
+                self._service[1].close()
+            self._service = (number, Service(load(self.training.path(number), engine="torch")))
+        return self._service[1]
+
+    def _finished(self) -> int:
+        number = self.training.finished()
+        if not number:
+            raise UserError("there is no model yet; train a round first.")
+        return number
+
+    def export(self, kind: str, least: float = 0.9, link: bool = False) -> Path:
+        """Start to export the model (``onnx``) or to sort the photos (``sort``), and return the folder."""
+        number = self._finished()
+        if kind in self._jobs and self._jobs[kind].is_running():
+            raise UserError("this export is running already; wait until it is finished.")
+        stem = {"onnx": f"model-{number}", "sort": "sorted"}.get(kind)
+        if stem is None:
+            raise UserError(f"models are exported as onnx, and photos are sorted; there is no export {kind!r}.")
+        out = free_folder(self.folder / "exports", stem)
+        out.mkdir(parents=True)
+        values: dict[str, Any] = {"kind": "export", "run": str(self.training.path(number)), "out": str(out)}
+        if kind == "sort":
+            rows = out.with_name(f"{out.name}.rows.json")
+            write_json(rows, self._sorted_rows())
+            values |= {"kind": "sort", "rows": str(rows), "least": least, "link": link}
+        self._jobs[kind] = Job(out)
+        self._jobs[kind].start(values)
+        return out
+
+    def exports(self) -> dict[str, Any]:
+        """Return the state of the last export of each kind."""
+        return {kind: job.status() for kind, job in self._jobs.items()}
+
+    def _sorted_rows(self) -> list[tuple[str, str, float]]:
+        """Return path, class and confidence of every photo: its label, or else the model's answer."""
+        names, labels, answers = self.table.names, self.labels(), self.answers()
+        rows = [(str(self.photos.path(number)), names[label], 1.0) for number, label in labels.items()]
+        if answers is None:
+            return rows
+        found = zip(answers.numbers.tolist(), answers.guesses.tolist(), answers.confidence.tolist(), strict=True)
+        return rows + [
+            (str(self.photos.path(number)), names[guess], confidence)
+            for number, guess, confidence in found
+            if number not in labels and guess in names
+        ]
+
+
+def _changed(table: ClassTable, values: Mapping[str, Any]) -> ClassTable:
+    """Return the classes after a change that the page asks for."""
+    action = values.get("action")
+    try:
+        if action == "add":
+            return table.add(*(str(name) for name in values["names"]))
+        number = int(values["class"])
+        if action == "rename":
+            return table.rename(number, str(values["name"]))
+        if action == "alias":
+            return table.set_alias(number, str(values["alias"]))
+        if action == "remove":
+            return table.remove(number)
+        if action == "move":
+            return table.move(number, int(values["place"]))
+        if action == "pair":
+            return table.pair(number, int(values["other"]), str(values["how"]))
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(f"the page asked for a change that is not understood: {error!r}.") from None
+    raise UserError(f"classes cannot be changed by {action!r}.")

@@ -1,0 +1,150 @@
+"""What the model of a finished round says about the photos without a label, and how often it was right.
+
+The answers are read from the run's ``pseudo_labels.parquet``. A photo that was labelled after the round started counts
+as a check of the model: it was not trained on it.
+
+Shapes: U photos that had no label when the round was trained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from semco.errors import UserError
+from semco.run.folder import RunFolder
+from semco.studio.photos import Photos
+
+SURE = 0.9  # confidence from which an answer counts as sure
+HEADS = ("one_hot", "semantic")
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The answers of one round. The class of an answer is its number in the project, -1 if it was removed."""
+
+    numbers: NDArray[np.int64]  # (U,) of the photos
+    guesses: NDArray[np.int64]  # (U,) of the head that is more confident
+    confidence: NDArray[np.float64]  # (U,) its confidence
+    disagree: NDArray[np.bool_]  # (U,) whether the two heads give different classes
+    others: NDArray[np.int64]  # (U,) the class of the other head
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @property
+    def worth(self) -> NDArray[np.float64]:
+        """How useful a label is, (U,) from 0 to 1: the model is unsure, or its heads disagree."""
+        return np.asarray(((1 - self.confidence) + self.disagree) / 2)
+
+    def most_useful(self) -> NDArray[np.int64]:
+        """Return the rows, most useful first, so that the predicted classes take turns."""
+        order = np.argsort(-self.worth, kind="stable")
+        turn = np.zeros(len(self), dtype=np.int64)
+        for guess in np.unique(self.guesses):
+            rows = order[self.guesses[order] == guess]
+            turn[rows] = np.arange(len(rows))
+        return np.asarray(order[np.argsort(turn[order], kind="stable")])
+
+
+def read_answers(run: RunFolder, photos: Photos, names: Mapping[int, str]) -> Answers:
+    """Return the answers of a finished run for the photos that are still there."""
+    try:
+        table = pq.read_table(run.pseudo_labels_file)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise UserError(f"{run.pseudo_labels_file} cannot be read ({error}); train again.") from None
+    paths = table["path_bytes" if "path_bytes" in table.column_names else "path"].to_pylist()
+    found = [photos.number(_relative(path, photos.root)) for path in paths]
+    kept = np.asarray([i for i, number in enumerate(found) if number is not None], dtype=np.int64)
+    by_name = {name: number for number, name in names.items()}
+    classes, confidence = [], []
+    for head in (head for head in HEADS if f"name_{head}" in table.column_names):
+        column = table[f"name_{head}"].combine_chunks()
+        ids = np.asarray([by_name.get(name, -1) for name in column.dictionary.to_pylist()], dtype=np.int64)
+        classes.append(ids[column.indices.to_numpy()][kept])
+        confidence.append(table[f"confidence_{head}"].to_numpy()[kept].astype(np.float64))
+    numbers = np.asarray([found[i] for i in kept], dtype=np.int64)
+    return _combine(numbers, classes, confidence)
+
+
+def _relative(path: str | bytes, root: Path) -> str:
+    name = path.decode(errors="surrogateescape") if isinstance(path, bytes) else path
+    return name.removeprefix(f"{root}/")
+
+
+def _combine(
+    numbers: NDArray[np.int64], classes: list[NDArray[np.int64]], confidence: list[NDArray[np.float64]]
+) -> Answers:
+    """Return the answer of the more confident head for each photo."""
+    if len(classes) == 1:
+        no_disagreement = np.zeros(len(numbers), dtype=np.bool_)
+        return Answers(numbers, classes[0], confidence[0], no_disagreement, classes[0])
+    second_is_better = confidence[1] > confidence[0]
+    return Answers(
+        numbers,
+        np.where(second_is_better, classes[1], classes[0]),
+        np.maximum(*confidence),
+        classes[0] != classes[1],
+        np.where(second_is_better, classes[0], classes[1]),
+    )
+
+
+def summarise(answers: Answers, labels: Mapping[int, int], groups: list[list[int]]) -> dict[str, Any]:
+    """Return the numbers of the review page: per group, per look-alike pair, and how often the model was right.
+
+    ``labels`` are the present labels by photo; ``groups`` the class numbers of each look-alike group.
+    """
+    labelled = np.isin(answers.numbers, np.fromiter(labels, dtype=np.int64, count=len(labels)))
+    is_open = ~labelled
+    return {
+        "photos": len(answers),
+        "open": int(is_open.sum()),
+        "sure": int((is_open & (answers.confidence >= SURE) & ~answers.disagree).sum()),
+        "disagree": int((is_open & answers.disagree).sum()),
+        "groups": [_group(answers, is_open, members) for members in groups],
+        "pairs": _pairs(answers, is_open, groups),
+        "checked": check(answers, labels),
+    }
+
+
+def _group(answers: Answers, is_open: NDArray[np.bool_], members: list[int]) -> dict[str, Any]:
+    inside = is_open & np.isin(answers.guesses, members)
+    return {
+        "classes": members,
+        "open": int(inside.sum()),
+        "sure": int((inside & (answers.confidence >= SURE) & ~answers.disagree).sum()),
+        "disagree": int((inside & answers.disagree).sum()),
+    }
+
+
+def _pairs(answers: Answers, is_open: NDArray[np.bool_], groups: list[list[int]]) -> list[dict[str, Any]]:
+    """Return pairs of classes by how often the heads give one class each, look-alikes and others, most often first."""
+    rows = np.flatnonzero(is_open & answers.disagree & (answers.guesses >= 0) & (answers.others >= 0))
+    low = np.minimum(answers.guesses[rows], answers.others[rows])
+    high = np.maximum(answers.guesses[rows], answers.others[rows])
+    pairs, counts = np.unique(np.stack([low, high]), axis=1, return_counts=True)
+    alike = {(a, b) for members in groups for a in members for b in members}
+    found = [
+        {"classes": [int(a), int(b)], "count": int(count), "alike": (int(a), int(b)) in alike}
+        for (a, b), count in zip(pairs.T, counts, strict=True)
+    ]
+    return sorted(found, key=lambda each: (-each["count"], each["classes"]))
+
+
+def check(answers: Answers, labels: Mapping[int, int]) -> dict[str, Any]:
+    """Return how many photos were labelled after the round, and for how many the model was right, also per class."""
+    given = np.asarray([labels.get(number, -1) for number in answers.numbers.tolist()], dtype=np.int64)
+    checked = given >= 0
+    right = checked & (given == answers.guesses)
+    per_class = {
+        int(number): [int((right & (given == number)).sum()), int((given == number).sum())]
+        for number in np.unique(given[checked])
+    }
+    return {"right": int(right.sum()), "count": int(checked.sum()), "classes": per_class}

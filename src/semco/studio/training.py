@@ -1,0 +1,187 @@
+"""Rounds of training: ordinary run folders, trained in a process that can be stopped and resumed."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from semco.config import configure
+from semco.config.recipes import recipes
+from semco.distributed.parent import parent_environment
+from semco.errors import UserError
+from semco.experiment.continuation import model_of_parent
+from semco.files import exists, read_json_object, write_json
+from semco.models.pretrained import is_installed
+from semco.run.folder import RunFolder
+from semco.studio.classes import ClassTable
+from semco.studio.label_file import Rows, write_label_file
+
+Start = Literal["auto", "scratch", "last"]
+RECIPE = "photos"
+# What the page draws: the metric of a run and its name there.
+CURVES = ("loss", "mask_one_hot", "mask_semantic", "validation_accuracy", "loss/supervised_one_hot", "disagreement")
+MOST_POINTS = 400
+
+
+class Job:
+    """One job in a process of its own (`semco.studio.worker`), or what is left of it after the Studio was restarted."""
+
+    def __init__(self, stem: Path) -> None:
+        self._stem = stem
+        self.status_file, self._log = stem.with_name(f"{stem.name}.status.json"), stem.with_name(f"{stem.name}.log")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, values: Mapping[str, Any]) -> None:
+        file = self._stem.with_name(f"{self._stem.name}.job.json")
+        write_json(file, {**values, "status": str(self.status_file)})
+        self.status_file.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "semco.studio.worker", str(file)]
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, **parent_environment()}
+            )
+
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def stop(self) -> None:
+        """Ask the job to stop; a run saves itself first."""
+        if self._process is not None and self.is_running():
+            self._process.send_signal(signal.SIGTERM)
+
+    def wait(self, seconds: float | None = None) -> None:
+        if self._process is not None:
+            self._process.wait(seconds)
+
+    def status(self) -> dict[str, Any]:
+        """Return what the job reports; one that has ended without a last word is stopped or failed."""
+        is_running = self.is_running()
+        found: dict[str, Any] = read_json_object(self.status_file) if exists(self.status_file) else {"state": "running"}
+        if is_running or found["state"] != "running":
+            return found
+        code = None if self._process is None else self._process.returncode
+        if code is None or -code in (signal.SIGTERM, signal.SIGINT, signal.SIGKILL):
+            return {**found, "state": "stopped", "message": "stopped"}
+        return {**found, "state": "failed", "error": f"the process ended with code {code}: {self._last_line()}"}
+
+    def _last_line(self) -> str:
+        lines = self._log.read_text(errors="replace").strip().splitlines() if exists(self._log) else []
+        return lines[-1][:500] if lines else "it printed nothing"
+
+
+class Training:
+    """The rounds of a project, of which one can train at a time."""
+
+    def __init__(self, folder: Path, photos: Path, settings: Sequence[str] = ()) -> None:
+        self._folder, self._photos, self._settings = folder, photos, tuple(settings)
+        folder.mkdir(parents=True, exist_ok=True)
+        self._job: Job | None = None
+        numbers = [int(found[1]) for path in folder.iterdir() if (found := re.fullmatch(r"round-(\d+)", path.name))]
+        self._last = max(numbers, default=0)
+
+    @property
+    def last(self) -> int:
+        """The number of the last round, 0 if there is none."""
+        return self._last
+
+    def path(self, number: int) -> Path:
+        return self._folder / f"round-{number}"
+
+    def finished(self) -> int:
+        """Return the number of the last round that is complete, 0 if there is none."""
+        return next((n for n in range(self._last, 0, -1) if RunFolder(self.path(n)).is_complete()), 0)
+
+    def is_running(self) -> bool:
+        return self._job is not None and self._job.is_running()
+
+    def start(self, rows: Rows, table: ClassTable, minutes: float, start: Start = "auto") -> int:
+        """Start a new round with these labels and return its number."""
+        self._check_free()
+        names = sorted({name for _, name in rows})
+        if len(names) < 2:
+            raise UserError("training needs labelled photos of at least two classes; label some more.")
+        number = self._last + 1
+        labels = write_label_file(self._folder / f"round-{number}.labels", rows, self._photos)
+        config = self._configure(labels, table.labels_config(names), start)
+        self._last = number
+        self._run(number, {"kind": "train", "config": config.to_yaml(), "minutes": minutes})
+        return number
+
+    def resume(self) -> int:
+        """Resume the last round."""
+        self._check_free()
+        run = RunFolder(self.path(self._last))
+        if not self._last or not run.config_file.is_file() or run.is_complete():
+            raise UserError("there is no stopped round to resume; start a new one.")
+        self._run(self._last, {"kind": "resume"})
+        return self._last
+
+    def stop(self) -> None:
+        if self._job is not None:
+            self._job.stop()
+
+    def close(self) -> None:
+        """Stop what trains and wait until it is saved."""
+        self.stop()
+        if self._job is not None:
+            try:
+                self._job.wait(60)
+            except subprocess.TimeoutExpired:  # it ends with this process, after it has saved
+                return
+
+    def progress(self) -> dict[str, Any]:
+        """Return the state of the last round with its curves."""
+        if not self._last:
+            return {"round": 0, "state": "none"}
+        run = RunFolder(self.path(self._last))
+        job = self._job or Job(run.path)
+        status = job.status() if self._job or exists(job.status_file) else {"state": "stopped"}
+        if run.is_complete() and not self.is_running():
+            status["state"] = "finished"
+        status["can_resume"] = status["state"] in ("stopped", "failed") and run.config_file.is_file()
+        return {**status, "round": self._last, "curves": curves(run.metrics()), "run": str(run.path)}
+
+    def _run(self, number: int, values: Mapping[str, Any]) -> None:
+        self._job = Job(self.path(number))
+        self._job.start({**values, "out": str(self.path(number))})
+
+    def _check_free(self) -> None:
+        if self.is_running():
+            raise UserError(f"round {self._last} is training; stop it first, or wait until it is finished.")
+
+    def _configure(self, labels: Path, label_fields: Mapping[str, Any], start: Start) -> Any:
+        options: dict[str, Any] = {
+            "data": {"source": str(self._photos), "labels_from": str(labels)},
+            "labels": dict(label_fields),
+        }
+        if start == "scratch":
+            options["model"] = {"pretrained": "none"}
+        recipe = RECIPE if start != "scratch" and has_pretrained() else None
+        config = configure(recipe, None, options, self._settings)
+        if start == "last":
+            parent = self.finished()
+            if not parent:
+                raise UserError("there is no finished round to start from; start without one.")
+            config = config.model_copy(update={"model": model_of_parent(RunFolder(self.path(parent)), config)})
+        return config
+
+
+def has_pretrained() -> bool:
+    """Return whether the weights that photos start from by default are installed."""
+    return is_installed(recipes()[RECIPE].values["model"]["backbone"])
+
+
+def curves(lines: Iterator[dict[str, Any]]) -> dict[str, list[list[float]]]:
+    """Return [step, value] points of the metrics that the page draws, at most `MOST_POINTS` of each."""
+    found: dict[str, list[list[float]]] = {name: [] for name in CURVES}
+    for line in lines:
+        for name in CURVES:
+            if isinstance(value := line.get(name), int | float):
+                found[name].append([line["step"], round(float(value), 5)])
+    return {name: points[:: 1 + len(points) // MOST_POINTS] for name, points in found.items() if points}

@@ -1,0 +1,80 @@
+"""The Studio in a thread, on a free port, for tests."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import shutil
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from semco.data.sources.bundled import fruit_photos
+from semco.studio.project import Project
+from semco.studio.server import Guard, bind, build_app
+
+
+def copy_fruit(root: Path, classes: Sequence[str], per_class: int) -> Path:
+    """Copy bundled photos of some classes into one folder; the names begin with the class."""
+    root.mkdir(parents=True)
+    for name in classes:
+        for photo in sorted((fruit_photos() / name).iterdir())[:per_class]:
+            shutil.copy(photo, root / f"{name} {photo.name}")
+    return root
+
+
+class Studio:
+    """A project that is shown on this machine. Use it as a context manager."""
+
+    def __init__(self, photos: Path, folder: Path, classes: Sequence[str] = (), settings: Sequence[str] = ()) -> None:
+        self.project = Project(photos, folder, classes, settings)
+        self._socket = bind(None)
+        self.port = self._socket.getsockname()[1]
+        self.guard = Guard(self.port)
+        config = uvicorn.Config(build_app(self.project, self.guard), log_level="critical", ws="none")
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, args=([self._socket],), daemon=True)
+
+    def __enter__(self) -> Studio:
+        self.project.__enter__()
+        self._thread.start()
+        while not self._server.started:
+            time.sleep(0.01)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._server.should_exit = True
+        self._thread.join(20)
+        self._socket.close()
+        self.project.close()
+
+    def raw(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, dict[str, str], bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        content = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        try:
+            connection.request(method, path, content, headers)
+            response = connection.getresponse()
+            return response.status, dict(response.getheaders()), response.read()
+        finally:
+            connection.close()
+
+    def ask(self, path: str, body: Any = None) -> tuple[int, Any]:
+        """Return status and values of a request with the token: a POST if there is a body."""
+        method = "GET" if body is None else "POST"
+        status, _, content = self.raw(method, path, body, Authorization=f"Bearer {self.guard.token}")
+        return status, json.loads(content)
+
+    def wait_for(self, path: str, state: str, seconds: float = 240.0) -> Any:
+        """Return the values of a status as soon as it has a state."""
+        end = time.monotonic() + seconds
+        while True:
+            _, values = self.ask(path)
+            if values["state"] == state:
+                return values
+            assert values["state"] in ("running", "none"), values
+            assert time.monotonic() < end, values
+            time.sleep(0.3)

@@ -1,0 +1,123 @@
+"""Answers of a round: which photos come first, what is counted, and the table they are read from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from semco.errors import UserError
+from semco.evaluation.pool_labels import write_pseudo_labels
+from semco.run.folder import RunFolder
+from semco.studio.photos import Photos
+from semco.studio.review import Answers, check, read_answers, summarise
+from semco.studio.training import curves
+from semco.studio.views import Query, choose, with_answers
+from semco.types import PseudoLabels
+
+NAMES = ["a.jpg", "b.jpg", "c.jpg", "d.jpg", "e.jpg", "Cat.jpg"]
+
+
+@pytest.fixture
+def answers() -> Answers:
+    """Photos 1 to 4: classes 1, 1, 2, 2; the heads disagree on photo 2, which the other head takes for class 2."""
+    return Answers(
+        numbers=np.array([1, 2, 3, 4]),
+        guesses=np.array([1, 1, 2, 2]),
+        confidence=np.array([0.95, 0.6, 0.99, 0.5]),
+        disagree=np.array([False, True, False, False]),
+        others=np.array([1, 2, 2, 2]),
+    )
+
+
+def test_most_useful_photos_take_turns_by_class(answers: Answers) -> None:
+    np.testing.assert_allclose(answers.worth, [0.025, 0.7, 0.005, 0.25])
+    assert answers.numbers[answers.most_useful()].tolist() == [2, 4, 1, 3]
+
+
+def test_what_is_counted(answers: Answers) -> None:
+    found = summarise(answers, {3: 2, 0: 1}, [[1, 2], [7]])
+    assert (found["photos"], found["open"], found["sure"], found["disagree"]) == (4, 3, 1, 1)
+    assert found["groups"][0] == {"classes": [1, 2], "open": 3, "sure": 1, "disagree": 1}
+    assert found["groups"][1]["open"] == 0
+    assert found["pairs"] == [{"classes": [1, 2], "count": 1, "alike": True}]
+
+
+def test_the_model_is_checked_on_later_labels_only(answers: Answers) -> None:
+    labels = {0: 1, 1: 1, 2: 2, 3: 2}  # the model was trained on photo 0; it is wrong on photo 2
+    assert check(answers, labels) == {"right": 2, "count": 3, "classes": {1: [1, 1], 2: [1, 2]}}
+
+
+def test_choosing_photos(answers: Answers) -> None:
+    labels, diverse = {0: 1, 3: 2}, [5, 4, 3, 2, 1, 0]
+
+    def chosen(**values: object) -> list[int]:
+        return choose(Query(**values), NAMES, labels, diverse, answers)  # type: ignore[arg-type]
+
+    assert chosen() == diverse
+    assert chosen(order="name", labelled=False) == [1, 2, 4, 5]
+    assert chosen(order="name", label=2) == [3]
+    assert chosen(order="useful") == [2, 4, 1, 3, 0, 5]
+    assert chosen(order="sure") == [3, 1, 4, 2, 0, 5]
+    assert chosen(order="name", guesses=(2,)) == [3, 4]
+    assert chosen(order="name", disagree=True) == [2]
+    assert chosen(order="name", disagree=True, guesses=(1, 3)) == []
+    assert chosen(order="name", least=0.9) == [1, 3]
+    assert chosen(order="name", text="cat") == [5]
+    assert choose(Query(order="useful", least=0.9), NAMES, labels, diverse, None) == []
+    assert choose(Query(order="useful"), NAMES, labels, diverse, None) == diverse
+
+
+def test_queries_of_the_page() -> None:
+    query = Query.parse({"order": "name", "labelled": "no", "guesses": "1,2", "least": "0.5", "text": "CAT"})
+    assert query == Query("name", False, None, (1, 2), False, 0.5, 1.0, "cat")
+    for bad in ({"order": "colour"}, {"label": "x"}, {"least": "much"}):
+        with pytest.raises(UserError):
+            Query.parse(bad)
+
+
+def test_answers_are_sent_in_columns(answers: Answers) -> None:
+    assert with_answers([2, 0, 3], answers) == {
+        "numbers": [2, 0, 3], "guesses": [1, -1, 2], "confidence": [60, -1, 99], "others": [2, -1, -1],
+    }  # fmt: skip
+    assert with_answers([1], None) == {"numbers": [1]}
+    nothing = Answers(*(np.zeros(0, np.int64) for _ in range(5)))  # type: ignore[arg-type]
+    assert with_answers([1], nothing)["guesses"] == [-1]
+
+
+def pseudo(class_ids: list[int], confidence: list[float]) -> PseudoLabels:
+    count = len(class_ids)
+    return PseudoLabels(
+        class_ids=torch.tensor(class_ids), confidence=torch.tensor(confidence), weights=torch.ones(count)
+    )
+
+
+def test_answers_are_read_from_the_run(tmp_path: Path) -> None:
+    root, run = tmp_path / "photos", RunFolder(tmp_path / "run")
+    root.mkdir()
+    for name in ("a.png", "b.png", "c.png"):
+        Image.new("RGB", (8, 8)).save(root / name)
+    photos = Photos(root, tmp_path / "cache")
+    heads = {"one_hot": pseudo([0, 1, 0], [0.75, 0.5, 0.5]), "semantic": pseudo([0, 0, 1], [0.25, 0.75, 0.25])}
+    paths = [str(root / name) for name in ("a.png", "c.png", "gone.png")]
+    write_pseudo_labels(run.pseudo_labels_file, np.arange(3), np.full(3, -1), heads, paths, ["cat", "dog"])
+    found = read_answers(run, photos, {5: "dog", 6: "cat"})
+    assert found.numbers.tolist() == [0, 2]
+    assert found.guesses.tolist() == [6, 6]
+    assert found.others.tolist() == [6, 5]
+    assert found.confidence.tolist() == [0.75, 0.75]
+    assert found.disagree.tolist() == [False, True]
+    assert read_answers(run, photos, {6: "cat"}).others.tolist() == [6, -1]  # dog was removed
+    run.pseudo_labels_file.write_bytes(b"damaged")
+    with pytest.raises(UserError, match="train again"):
+        read_answers(run, photos, {})
+
+
+def test_curves_are_thinned() -> None:
+    lines = ({"step": step, "loss": 1 / (1 + step), "mask_one_hot": None, "other": 1.0} for step in range(1000))
+    found = curves(lines)
+    assert list(found) == ["loss"]
+    assert (found["loss"][0], len(found["loss"])) == ([0, 1.0], 334)
