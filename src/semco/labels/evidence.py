@@ -5,7 +5,7 @@
 The density of a term is its mean cosine with the ten nearest of the store's frequent terms. Names of a crowded topic
 (birds, clothes) are close to everything there, so the same cosine says less among them than elsewhere. What two terms
 share in the graph says the more, the fewer other terms have it (`kin`). The weights are those of a logistic regression
-on the tuning half of the judged list (`judged`), rounded.
+on the tuning half of the list of look-alikes (`look_alikes`), rounded.
 
 Shapes: K classes, d embedding size, b frequent terms.
 """

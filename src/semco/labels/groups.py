@@ -22,7 +22,7 @@ from semco.labels.embeddings import LabelEmbeddings, Matrix
 Rule = Literal["auto", "evidence", "dbscan"]
 Pairs = Sequence[Sequence[str]]  # names of classes that a person puts together or apart
 
-EVIDENCE_EPS = 0.76  # docs/lab/labels.md: chosen on the tuning half of the judged list
+EVIDENCE_EPS = 0.76  # docs/lab/labels.md: chosen on the tuning half of the list of look-alikes
 LARGE_SHARE = 0.5  # a group with a larger share of the classes gets a note
 FEW_CLASSES = 6  # with fewer classes, most of them may well be look-alikes
 
