@@ -54,7 +54,7 @@ def test_density_leaves_the_term_itself_out() -> None:
 def classes(total: np.ndarray) -> LabelEmbeddings:
     names = tuple("abcd"[: len(total)])
     nothing = np.zeros_like(total)
-    evidence = Evidence(total, nothing, nothing.astype(bool))
+    evidence = Evidence(total, nothing, nothing, nothing.astype(bool))
     return LabelEmbeddings(names, np.eye(len(names), dtype=np.float32), names, names, "test", 0.2, (), evidence)
 
 
