@@ -81,15 +81,15 @@ def test_groups_as_json(store: str, names: str) -> None:
         "eps": 0.05,
         "rule": "dbscan",
         "evidence": {
-            "cat, oak tree": {"lowest_cosine": "0.98", "graph": ""},
-            "Dogs, puppy": {"lowest_cosine": "1.00", "graph": ""},
+            "cat, oak tree": {"cosine": "0.97", "evidence": "", "kind": "", "graph": ""},
+            "Dogs, puppy": {"cosine": "1.00", "evidence": "", "kind": "", "graph": ""},
         },
         "groups": [["cat", "oak tree"], ["Dogs", "puppy"], ["the car"]],
         "terms": {
             "cat": {"term": "pine", "route": "alias"},
             "Dogs": {"term": "dog", "route": "lemma"},
             "puppy": {"term": "puppy", "route": "exact"},
-            "oak tree": {"term": "tree", "route": "head noun"},
+            "oak tree": {"term": "oak+tree", "route": "all words"},
             "the car": {"term": "car", "route": "without article"},
         },
     }

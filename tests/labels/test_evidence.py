@@ -10,8 +10,8 @@ from semco.errors import UserError
 from semco.labels.embeddings import LabelEmbeddings
 from semco.labels.evidence import Evidence, densities, store_evidence
 from semco.labels.groups import group_classes
-from semco.labels.judged import agreement, judged_list
 from semco.labels.kin import kin_table, reordered
+from semco.labels.look_alikes import agreement, look_alikes
 from semco.labels.sources import store_source
 from semco.labels.store import VectorStore
 
@@ -54,7 +54,7 @@ def test_density_leaves_the_term_itself_out() -> None:
 def classes(total: np.ndarray) -> LabelEmbeddings:
     names = tuple("abcd"[: len(total)])
     nothing = np.zeros_like(total)
-    evidence = Evidence(total, nothing, nothing.astype(bool))
+    evidence = Evidence(total, nothing, nothing, nothing.astype(bool))
     return LabelEmbeddings(names, np.eye(len(names), dtype=np.float32), names, names, "test", 0.2, (), evidence)
 
 
@@ -77,12 +77,12 @@ def test_a_person_corrects_groups() -> None:
         group_classes(classes(total), apart=[("a", "x")])
 
 
-def test_the_judged_list() -> None:
-    judged = judged_list()
-    tuning, held_out = judged.names("tuning"), judged.names("held-out")
+def test_the_list_of_look_alikes() -> None:
+    listed = look_alikes()
+    tuning, held_out = listed.names("tuning"), listed.names("held-out")
     assert len(tuning) + len(held_out) == len({*tuning, *held_out}) == 1033
-    assert frozenset(("trout", "salmon")) in judged.alike
-    assert not judged.alike & judged.open
+    assert frozenset(("trout", "salmon")) in listed.alike
+    assert not listed.alike & listed.open
     found = agreement(store_source(None), "held-out")
     assert found.precision >= 0.6
     assert found.recall >= 0.3

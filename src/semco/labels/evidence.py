@@ -1,11 +1,12 @@
-"""The evidence that two classes look alike: how close their vectors are, and how closely the graph relates them.
+"""The evidence that two classes look alike: their vectors, the graph of the store, and the dictionary.
 
-    evidence = cosine - mean of the two terms' densities + 0.4 shared kin + 0.2 (one is kin of the other)
+    evidence = cosine - mean of the two terms' densities + relation + 0.3 shared kin + 0.1 (one is kin of the other)
 
 The density of a term is its mean cosine with the ten nearest of the store's frequent terms. Names of a crowded topic
-(birds, clothes) are close to everything there, so the same cosine says less among them than elsewhere. What two terms
-share in the graph says the more, the fewer other terms have it (`kin`). The weights are those of a logistic regression
-on the tuning half of the judged list (`judged`), rounded.
+(birds, clothes) are close to everything there, so the same cosine says less among them than elsewhere. The relation of
+two terms is what they have in common in a dictionary, as kinds of things and by their definitions (`dictionary`). What
+two terms share in the graph says the more, the fewer other terms have it (`kin`). The weights are those of a logistic
+regression on the tuning half of the list of look-alikes (`look_alikes`), rounded.
 
 Shapes: K classes, d embedding size, b frequent terms.
 """
@@ -18,10 +19,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from semco.labels.dictionary import dictionary
 from semco.labels.embeddings import Matrix
 from semco.labels.store import VectorStore
 
-SHARED, DIRECT = 0.4, 0.2  # weights of the graph's evidence; a cosine has weight 1
+SHARED, DIRECT = 0.3, 0.1  # weights of the graph's evidence; a cosine has weight 1
 NEIGHBOURS = 10  # frequent terms whose mean cosine is a term's density
 SAME_TERM = 0.999  # a cosine above this is the term itself
 
@@ -33,6 +35,7 @@ class Evidence:
     """The evidence for each pair of classes, and what it consists of."""
 
     local: Square  # (K, K) cosine minus density
+    relation: Square  # (K, K) what the terms have in common in the dictionary
     shared: Square  # (K, K) weight of shared kin
     direct: NDArray[np.bool_]  # (K, K) one is kin of the other
     reasons: Mapping[tuple[int, int], str] = field(default_factory=dict)  # of related classes i < j, for people
@@ -40,7 +43,7 @@ class Evidence:
     @property
     def total(self) -> Square:
         """The evidence (K, K)."""
-        return self.local + SHARED * self.shared + DIRECT * self.direct
+        return self.local + self.relation + SHARED * self.shared + DIRECT * self.direct
 
 
 def store_evidence(store: VectorStore, matrix: Matrix, terms: Sequence[str | None]) -> Evidence | None:
@@ -51,7 +54,8 @@ def store_evidence(store: VectorStore, matrix: Matrix, terms: Sequence[str | Non
     shared, direct = store.kin.shared(places), store.kin.direct(places)
     density = densities(matrix, store.frequent_vectors())
     local = (matrix @ matrix.T).astype(np.float64) - (density[:, None] + density) / 2
-    return Evidence(local, shared, direct, _reasons(store, places, (shared > 0) | direct))
+    relation = dictionary().relations(terms).astype(np.float64)
+    return Evidence(local, relation, shared, direct, _reasons(store, places, (shared > 0) | direct))
 
 
 def densities(matrix: Matrix, frequent: NDArray[np.float32]) -> Square:

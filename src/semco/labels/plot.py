@@ -1,8 +1,8 @@
 """Plot a set of classes: a dendrogram with the eps line, the matrix of cosines, and a map.
 
 The dendrogram shows single linkage of cosine distances, which cut at eps gives the groups of DBSCAN with min_samples =
-1, or complete linkage of 1 - evidence for the rule "evidence". The rows of the
-matrix are its leaves. Each group of more than one class has the same colour in all three parts; other classes are grey.
+1, or complete linkage of 2 - evidence for the rule "evidence". The rows of the matrix are its leaves.
+Each group of more than one class has the same colour in all three parts; other classes are grey.
 
 Shapes: K classes, d embedding size, Q groups.
 """

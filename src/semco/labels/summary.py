@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations
 from typing import Any
 
+from semco.labels.dictionary import dictionary
 from semco.labels.embeddings import LabelEmbeddings
 from semco.labels.groups import Groups
 from semco.labels.matching.spelling import spell
@@ -17,10 +18,7 @@ def groups_summary(embeddings: LabelEmbeddings, groups: Groups) -> dict[str, Any
     """Return eps, the class names of each group, and the term and route of each class."""
     matched = zip(embeddings.names, embeddings.terms, embeddings.routes, strict=True)
     terms = {name: {"term": term, "route": route} for name, term, route in matched}
-    evidence = {
-        ", ".join(members): dict(zip(("lowest_cosine", "graph"), group_evidence(embeddings, members), strict=True))
-        for members in shared_groups(groups)
-    }
+    evidence = {", ".join(members): group_evidence(embeddings, members) for members in shared_groups(groups)}
     return {
         "eps": groups.eps,
         "rule": groups.rule,
@@ -30,13 +28,30 @@ def groups_summary(embeddings: LabelEmbeddings, groups: Groups) -> dict[str, Any
     }
 
 
-def group_evidence(embeddings: LabelEmbeddings, members: Sequence[str]) -> tuple[str, str]:
-    """Return the lowest cosine of two classes of a group, and what the graph says about its classes."""
+def group_evidence(embeddings: LabelEmbeddings, members: Sequence[str]) -> dict[str, str]:
+    """Return why classes are in one group: the lowest cosine and evidence of two of them, what they share.
+
+    What they share is the kind of things that they are by the dictionary, and what the graph says.
+    """
     places = sorted(embeddings.names.index(name) for name in members)
-    rows = embeddings.matrix[places]
-    reasons = embeddings.evidence.reasons if embeddings.evidence else {}
-    found = [reasons[pair] for pair in combinations(places, 2) if pair in reasons]
-    return f"{(rows @ rows.T).min():.2f}", "; ".join(dict.fromkeys(found[:REASONS]))
+    cosines = embeddings.matrix[places] @ embeddings.matrix[places].T
+    if embeddings.evidence is None:
+        return {"cosine": f"{cosines.min():.2f}", "evidence": "", "kind": "", "graph": ""}
+    pairs = list(combinations(places, 2))
+    reasons = [embeddings.evidence.reasons[pair] for pair in pairs if pair in embeddings.evidence.reasons]
+    heads = [term.rpartition("+")[2] for term in embeddings.terms]
+    kinds = [dictionary().nearest_kind(heads[i], heads[j]) for i, j in pairs]
+    return {
+        "cosine": f"{cosines.min():.2f}",
+        "evidence": f"{min(embeddings.evidence.total[pair] for pair in pairs):.2f}",
+        "kind": _listed(kind for kind in kinds if kind),
+        "graph": _listed(reasons),
+    }
+
+
+def _listed(texts: Iterable[str]) -> str:
+    """Return the first few different texts."""
+    return "; ".join(list(dict.fromkeys(texts))[:REASONS])
 
 
 def other_terms(embeddings: LabelEmbeddings) -> list[tuple[str, str, str]]:

@@ -71,8 +71,8 @@ def _print_groups(embeddings: LabelEmbeddings, found: Groups, eps_origin: str) -
     at_eps = f"at eps {found.eps:.3g} ({eps_origin}; rule {found.rule})"
     if shared:
         print_title(f"Groups of more than one class {at_eps}")
-        rows = [(", ".join(members), *group_evidence(embeddings, members)) for members in shared]
-        print_table(("classes", "lowest cosine", "what the graph says"), rows)
+        evidence = [(", ".join(members), *group_evidence(embeddings, members).values()) for members in shared]
+        print_table(("classes", "lowest cosine", "lowest evidence", "kinds of", "what the graph says"), evidence)
     else:
         print_title(f"No group has more than one class {at_eps}")
     alone = found.count - len(shared)

@@ -22,17 +22,17 @@ def score(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Measure a store: on CIFAR-100's class names, and on names whose look-alikes a person has judged."""
+    """Measure a store: on CIFAR-100's class names, and on the list of names that look alike."""
     from dataclasses import asdict
 
-    from semco.labels.judged import agreement
+    from semco.labels.look_alikes import agreement
     from semco.labels.score import score as measure
 
     source = store_from_options(vectors)
     found = measure(source, "auto" if eps is None else eps, looks, rule)
-    judged = {half: agreement(source, half, "auto" if eps is None else eps, rule) for half in HALVES}
+    agreements = {half: agreement(source, half, "auto" if eps is None else eps, rule) for half in HALVES}
     if json:
-        print_json({**asdict(found), "judged": {half: asdict(one) for half, one in judged.items()}})
+        print_json({**asdict(found), "look_alikes": {half: asdict(one) for half, one in agreements.items()}})
         return
     print_title(f"CIFAR-100's class names at eps {found.eps:.3g}")
     rows = [
@@ -44,8 +44,8 @@ def score(
         rows.append(("rank correlation with visual similarity", f"{found.looks:.3f}"))
         rows.append(("average precision at finding look-alikes", f"{found.alike:.3f}"))
     rows += [
-        (f"judged list, {half} half: precision and recall", f"{one.precision:.2f}, {one.recall:.2f}")
-        for half, one in judged.items()
+        (f"look-alikes, {half} half: precision and recall", f"{one.precision:.2f}, {one.recall:.2f}")
+        for half, one in agreements.items()
     ]
     print_table(("measure", "value"), rows)
     for members in found.groups:

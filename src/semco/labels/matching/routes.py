@@ -13,10 +13,12 @@ from functools import cached_property
 from semco.labels.matching.spelling import (
     LONGEST_SPLIT,
     head_noun,
+    is_code,
     is_content_word,
     joined_or_split,
     last_two_words,
     lemmas,
+    phrase_words,
     strip_article,
     word_forms,
 )
@@ -25,6 +27,8 @@ from semco.labels.store import VectorStore
 SHORTEST_HALF = 4  # letters of each half of a compound
 COMMON = 20_000  # frequency rank below which a term may be half of a compound
 SHORTEST_CORRECTED = 5  # letters; in shorter words one edit often gives another word ("cat", "car")
+VOWELS = frozenset("aeiouy")
+KEYBOARD = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 
 Terms = tuple[str, ...]  # the result of a route: one term, several terms whose mean is used, or none
 
@@ -45,13 +49,16 @@ class Vocabulary:
         return position is not None and self.store.rank(position) < COMMON
 
     def one_edit_away(self, key: str) -> list[str]:
-        """Return the terms one insertion, deletion, replacement or swap away, the most frequent first."""
+        """Return the terms with the same first letter one insertion, deletion, replacement or swap away.
+
+        The most frequent comes first.
+        """
         from rapidfuzz.distance import OSA
         from rapidfuzz.process import extract
 
         found = []
         for length in (len(key) - 1, len(key), len(key) + 1):
-            positions, terms = self._by_length.get(length, ([], []))
+            positions, terms = self._by_start_and_length.get((key[0], length), ([], []))
             hits = extract(key, terms, scorer=OSA.distance, score_cutoff=1, limit=None)
             found += [(self.store.rank(positions[i]), term) for term, _, i in hits]
         return [term for _, term in sorted(found)]
@@ -67,11 +74,11 @@ class Vocabulary:
         return [term for term, _, _ in ordered[:n]]
 
     @cached_property
-    def _by_length(self) -> Mapping[int, tuple[list[int], list[str]]]:
-        """Positions and terms of each length; one edit changes the length by one at most."""
-        buckets: dict[int, tuple[list[int], list[str]]] = defaultdict(lambda: ([], []))
+    def _by_start_and_length(self) -> Mapping[tuple[str, int], tuple[list[int], list[str]]]:
+        """Positions and terms of each first letter and length; one edit changes the length by one at most."""
+        buckets: dict[tuple[str, int], tuple[list[int], list[str]]] = defaultdict(lambda: ([], []))
         for i, term in enumerate(self.store.terms()):
-            positions, terms = buckets[len(term)]
+            positions, terms = buckets[term[:1], len(term)]
             positions.append(i)
             terms.append(term)
         return dict(buckets)
@@ -119,6 +126,13 @@ def _before_of(key: str, vocabulary: Vocabulary) -> Terms:
     return vocabulary.first(form for part in shorter for form in word_forms(part) if is_content_word(part))
 
 
+def _all_words(key: str, vocabulary: Vocabulary) -> Terms:
+    """Return the words of a phrase up to a preposition, if all are known: a paint can is not any can."""
+    words = phrase_words(key)
+    terms = [vocabulary.first(word_forms(word)) for word in words]
+    return tuple(dict.fromkeys(term for (term,) in terms)) if len(words) > 1 and all(terms) else ()
+
+
 def _head_noun(key: str, vocabulary: Vocabulary) -> Terms:
     heads = head_noun(key) or _end_of_compound(strip_article(key), vocabulary)
     return vocabulary.first(form for head in heads for form in word_forms(head))
@@ -128,7 +142,12 @@ def _end_of_compound(word: str, vocabulary: Vocabulary) -> tuple[str, ...]:
     """Return the second half of a word that consists of two common words (``waterslide``: ``slide``)."""
     forms = (word, *lemmas(word))
     halves = ((form[:i], form[i:]) for form in forms for i in range(SHORTEST_HALF, len(form) - SHORTEST_HALF + 1))
-    return next(((end,) for start, end in halves if vocabulary.is_common(start) and vocabulary.is_common(end)), ())
+    known = (
+        (start, end)
+        for start, end in halves
+        if is_content_word(start) and vocabulary.is_common(start) and vocabulary.is_common(end)
+    )
+    return next(((end,) for _, end in known), ())
 
 
 def _spelling_correction(key: str, vocabulary: Vocabulary) -> Terms:
@@ -158,12 +177,29 @@ def _is_correction(key: str, term: str) -> bool:
         return False
     pairs = zip(key.split("_"), term.split("_"), strict=True)
     changed = [pair for pair in pairs if pair[0] != pair[1]]
-    if any(old[0] != new[0] or is_english_word(old) for old, new in changed):
+    if any(old[0] != new[0] or is_english_word(old) or not is_likely_typo(old, new) for old, new in changed):
         return False
     return all(len(word) >= SHORTEST_CORRECTED and word.isalpha() for pair in changed for word in pair)
 
 
+def is_likely_typo(word: str, meant: str) -> bool:
+    """Return whether people often write ``word`` for ``meant``, one edit away: not cockapoo for cockatoo.
+
+    They swap, double or leave out letters, hit a key beside the right one, or confuse vowels. The end of a word seldom
+    changes: another end is another word (the French pomme is no pommel).
+    """
+    changed = [i for i, (a, b) in enumerate(zip(word, meant, strict=False)) if a != b]
+    if len(word) != len(meant):
+        return bool(changed)
+    if len(changed) == 2:
+        return True
+    a, b = word[changed[0]], meant[changed[0]]
+    return {a, b} <= VOWELS or any(abs(row.find(a) - row.find(b)) == 1 for row in KEYBOARD if a in row and b in row)
+
+
 def _mean_of_words(key: str, vocabulary: Vocabulary) -> Terms:
+    if is_code(key):
+        return ()
     found = (vocabulary.first(word_forms(word)) for word in key.split("_") if is_content_word(word))
     return tuple(dict.fromkeys(term for terms in found for term in terms))
 
@@ -177,6 +213,7 @@ STEPS = (
     Step("lemma", _lemma, True, 0.9),
     Step("joined", _joined, True, 0.9),
     Step("before of", _before_of, False, 0.6, drops_words=True),
+    Step("all words", _all_words, False, 0.7),
     Step("head noun", _head_noun, False, 0.6, drops_words=True),
     SPELLING_CORRECTION,
     MEAN_OF_WORDS,

@@ -8,12 +8,49 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
+from functools import lru_cache
 
 from semco.labels.matching.terms import ARTICLES, SURROGATES, drop_articles, normalise
 
 PREPOSITIONS = ("of", "in", "on", "at", "with", "without", "for", "from", "by", "to", "under", "over")
 STOP_WORDS = frozenset((*ARTICLES, *PREPOSITIONS, "and", "or", "not", "other"))
 NEGATIONS = frozenset({"no", "not", "non", "without"})
+# Words that number things but do not name one.
+CODE_WORDS = frozenset(
+    [
+        "category",
+        "class",
+        "cluster",
+        "code",
+        "file",
+        "folder",
+        "frame",
+        "group",
+        "id",
+        "image",
+        "img",
+        "item",
+        "label",
+        "level",
+        "model",
+        "no",
+        "number",
+        "object",
+        "part",
+        "photo",
+        "pic",
+        "picture",
+        "product",
+        "sample",
+        "scan",
+        "set",
+        "sku",
+        "stage",
+        "type",
+        "variant",
+        "version",
+    ]
+)
 APOSTROPHES = str.maketrans("‘’ʼ`´", "'''''")
 LONGEST_SPLIT = 40  # letters; longer words are not split in two
 
@@ -28,6 +65,7 @@ def spell(name: str) -> str:
     return "_".join(words[:1] + drop_articles(words[1:])).strip("'")
 
 
+@lru_cache(maxsize=1024)
 def spellings(name: str) -> tuple[str, ...]:
     """Return all keys of a name: as written, camel case split, and without numbers, apostrophes and accents."""
     plain = spell(name)
@@ -73,10 +111,27 @@ def last_two_words(key: str) -> tuple[str, ...]:
 
 def head_noun(key: str) -> tuple[str, ...]:
     """Return the word that names the thing: the last one, or the last one before a preposition ("bird in flight")."""
+    words = _before_preposition(key)
+    return words[-1:] if "_" in strip_article(key) and is_content_word(words[-1]) else ()
+
+
+def phrase_words(key: str) -> tuple[str, ...]:
+    """Return the words of a phrase before a preposition, if all of them have a meaning of their own."""
+    words = _before_preposition(key)
+    return words if all(map(is_content_word, words)) else ()
+
+
+def _before_preposition(key: str) -> tuple[str, ...]:
     words = strip_article(key).split("_")
     cut = next((i for i, word in enumerate(words) if i > 0 and word in PREPOSITIONS), len(words))
-    content = [word for word in words[:cut] if is_content_word(word)]
-    return (content[-1],) if len(words) > 1 and content and content[-1] == words[:cut][-1] else ()
+    return tuple(words[:cut])
+
+
+def is_code(key: str) -> bool:
+    """Return whether a key is a number or letter with a word that only says so: "type_a", "class_1", "img_001"."""
+    words = key.split("_")
+    others = [word for word in words if word not in CODE_WORDS]
+    return len(others) < len(words) and not any(map(is_content_word, others))
 
 
 def is_content_word(word: str) -> bool:

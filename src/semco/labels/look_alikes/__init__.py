@@ -1,4 +1,4 @@
-"""The judged list: names of things, and which of them look alike (``look_alikes.txt`` has the rule).
+"""The list of look-alikes: names of things, and which of them look alike (``look_alikes.txt`` has the rule).
 
 The list has two halves by topic. Rules of grouping are tuned on the one and measured on the other.
 """
@@ -21,7 +21,7 @@ ACROSS = "across"  # the section of pairs between topics
 
 
 @dataclass(frozen=True)
-class JudgedList:
+class LookAlikes:
     """Names by topic, the pairs that look alike, and the pairs about which persons would disagree."""
 
     topics: dict[str, tuple[str, ...]]
@@ -38,7 +38,7 @@ class JudgedList:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How groups agree with the judged pairs of one half, taken as one set of classes."""
+    """How groups agree with the listed pairs of one half, taken as one set of classes."""
 
     classes: int
     grouped: int  # pairs within a group, without those about which persons would disagree
@@ -55,7 +55,7 @@ class Agreement:
 
 
 @cache
-def judged_list() -> JudgedList:
+def look_alikes() -> LookAlikes:
     """Read the list."""
     topics: dict[str, dict[str, None]] = {}
     pairs: dict[str, set[Pair]] = {"=": set(), "?": set()}
@@ -68,7 +68,7 @@ def judged_list() -> JudgedList:
             topics.setdefault(topic, {}).update(dict.fromkeys(names))
             pairs.setdefault(kind, set()).update(map(frozenset, combinations(names, 2)))
     del topics[ACROSS]
-    return JudgedList({topic: tuple(names) for topic, names in topics.items()}, *map(frozenset, _disjoint(pairs)))
+    return LookAlikes({topic: tuple(names) for topic, names in topics.items()}, *map(frozenset, _disjoint(pairs)))
 
 
 def _disjoint(pairs: dict[str, set[Pair]]) -> tuple[set[Pair], set[Pair]]:
@@ -77,10 +77,10 @@ def _disjoint(pairs: dict[str, set[Pair]]) -> tuple[set[Pair], set[Pair]]:
 
 
 def agreement(source: LabelSource, half: Half, eps: float | Literal["auto"] = "auto", rule: Rule = "auto") -> Agreement:
-    """Return how the groups of one half's names agree with the judged pairs."""
-    judged = judged_list()
-    names = judged.names(half)
+    """Return how the groups of one half's names agree with the listed pairs."""
+    listed = look_alikes()
+    names = listed.names(half)
     groups = group_classes(source.vectors(names), eps, rule)
-    grouped = {frozenset(pair) for members in groups.members for pair in combinations(members, 2)} - judged.open
-    alike = {pair for pair in judged.alike if pair <= set(names)}
+    grouped = {frozenset(pair) for members in groups.members for pair in combinations(members, 2)} - listed.open
+    alike = {pair for pair in listed.alike if pair <= set(names)}
     return Agreement(len(names), len(grouped), len(grouped & alike), len(alike))

@@ -1,0 +1,180 @@
+"""A dictionary of things: the senses of nouns that can be photographed, what each is a kind of, and its definition.
+
+It says how closely two nouns are related, by the closest two of their senses (0 if a noun is not in it):
+
+    relation = 0.8^(ranks of the two senses) (0.7 kind + 0.7 definition + 0.3 (one is named in the other's definition))
+
+``kind`` is Lin's similarity in WordNet's hierarchy: 2 c / (a + b), where a, b and c are the information contents of the
+two senses and of the most special thing that both are a kind of. The information content of a node is
+1 - log(nodes below it) / log(all nodes): 1 for a leaf, 0 for "entity" (Seco et al. 2004). ``definition`` is the cosine
+of the words of the two definitions, each weighted by how rare it is (TF-IDF). Unlike cosines of word vectors, this is
+about one sense: a bat is close to a mouse as an animal, and to a racket as a thing to hit with.
+
+Shapes: N nouns, s senses of all nouns, n nodes of the hierarchy, w words, K classes, S senses of the K classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+KIND, DEFINITION, NAMED = 0.7, 0.7, 0.3  # weights; docs/lab/labels.md
+RARER = 0.8  # a sense counts less, the more frequent senses its noun has: a dog is hardly a sausage
+FILE = Path(__file__).parent / "wordnet.npz"
+TEXTS = ("nouns", "words")
+
+Square = NDArray[np.float32]
+Ints = NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Dictionary:
+    """Nouns with their senses, which are nodes of a hierarchy; "x_offsets" divide "x" into one part per item."""
+
+    nouns: list[str]  # N, sorted, words joined by "_"
+    sense_offsets: Ints  # (N + 1,)
+    senses: Ints  # (s,) nodes
+    ranks: NDArray[np.uint8]  # (s,) 0 for the most frequent sense of a noun
+    parent_offsets: Ints  # (n + 1,)
+    parents: Ints  # nodes
+    below: Ints  # (n,) number of nodes below each node, with itself
+    words: list[str]  # w words of definitions
+    gloss_offsets: Ints  # (n + 1,)
+    gloss: NDArray[np.uint16]  # positions in words
+
+    @cached_property
+    def _place(self) -> dict[str, int]:
+        return {noun: i for i, noun in enumerate(self.nouns)}
+
+    @cached_property
+    def _word_place(self) -> dict[str, int]:
+        return {word: i for i, word in enumerate(self.words)}
+
+    @cached_property
+    def content(self) -> NDArray[np.float32]:
+        """The information content (n,) of each node."""
+        content: NDArray[np.float32] = (1 - np.log(self.below) / np.log(self.below.max())).astype(np.float32)
+        return content
+
+    @cached_property
+    def definitions(self) -> sparse.csr_array:
+        """The words of each node's definition (n, w) by TF-IDF; rows have length 1."""
+        counts = np.bincount(self.gloss, minlength=len(self.words))
+        rarity = np.log(len(self.below) / np.maximum(counts, 1)).astype(np.float32)
+        shape = (len(self.below), len(self.words))
+        rows = sparse.csr_array((rarity[self.gloss], self.gloss.astype(np.int32), self.gloss_offsets), shape=shape)
+        lengths = np.sqrt(rows.multiply(rows).sum(axis=1))
+        scale: sparse.csr_array = sparse.diags_array(1 / np.maximum(lengths, 1e-9)) @ rows
+        return scale
+
+    def ancestors(self, node: int) -> frozenset[int]:
+        """Return a node and everything that it is a kind of."""
+        found, todo = {node}, [node]
+        while todo:
+            one = todo.pop()
+            above = self.parents[self.parent_offsets[one] : self.parent_offsets[one + 1]].tolist()
+            todo += [parent for parent in above if parent not in found]
+            found.update(above)
+        return frozenset(found)
+
+    def relations(self, nouns: Sequence[str | None]) -> Square:
+        """Return how closely each two nouns are related (K, K); the diagonal is 0."""
+        chosen = [i for i, noun in enumerate(nouns) if noun in self._place]
+        result = np.zeros((len(nouns), len(nouns)), dtype=np.float32)
+        if len(chosen) > 1:
+            known = [noun for noun in nouns if noun is not None and noun in self._place]
+            result[np.ix_(chosen, chosen)] = self._relations(known)
+        np.fill_diagonal(result, 0)
+        return result
+
+    def _relations(self, nouns: Sequence[str]) -> Square:
+        """The same for nouns that are in the dictionary."""
+        places = [self._place[noun] for noun in nouns]
+        spans = [range(self.sense_offsets[i], self.sense_offsets[i + 1]) for i in places]
+        senses = np.asarray([sense for span in spans for sense in span])
+        starts = np.cumsum([0, *map(len, spans)])[:-1]
+        owners = np.repeat(np.arange(len(nouns)), list(map(len, spans)))
+        nodes = self.senses[senses]
+        weight = np.float32(RARER) ** self.ranks[senses]
+        named = self._named(nouns, nodes)[owners]  # (S, S) the noun of the row is in the definition of the column
+        texts = self.definitions[nodes]
+        total = KIND * self.kinds(nodes) + DEFINITION * (texts @ texts.T).toarray() + NAMED * (named | named.T)
+        total *= weight[:, None] * weight
+        total[self.common(nodes) <= 0] = 0  # things that have nothing in common: a definition proves nothing
+        best: Square = np.maximum.reduceat(np.maximum.reduceat(total, starts, axis=0), starts, axis=1)
+        return best
+
+    def _named(self, nouns: Sequence[str], nodes: Ints) -> NDArray[np.bool_]:
+        """Return whether the definition of a node contains all words of a noun (K, S)."""
+        found = np.zeros((len(nouns), len(nodes)), dtype=bool)
+        bags = [set(self.gloss[self.gloss_offsets[i] : self.gloss_offsets[i + 1]].tolist()) for i in nodes.tolist()]
+        for i, noun in enumerate(nouns):
+            wanted = {self._word_place.get(word, -1) for word in noun.split("_")}
+            found[i] = [wanted <= bag for bag in bags]
+        return found
+
+    def kinds(self, nodes: Ints) -> Square:
+        """Return Lin's similarity of each two nodes (S, S)."""
+        own = self.content[nodes]
+        found: Square = 2 * self.common(nodes) / np.maximum(own[:, None] + own, 1e-9)
+        return found
+
+    def common(self, nodes: Ints) -> Square:
+        """Return the information content (S, S) of the most special thing that both nodes are a kind of."""
+        below: dict[int, list[int]] = {}
+        for i, node in enumerate(nodes.tolist()):
+            for above in self.ancestors(node):
+                below.setdefault(above, []).append(i)
+        found = np.zeros((len(nodes), len(nodes)), dtype=np.float32)
+        for above in sorted(below, key=self.content.__getitem__):  # the most special last
+            found[np.ix_(below[above], below[above])] = self.content[above]
+        return found
+
+    def nearest_kind(self, a: str, b: str) -> str | None:
+        """Return a noun for the most special thing that two nouns are a kind of in frequent senses, or None."""
+        best: tuple[float, int] = (0.0, -1)
+        for i, first in self._ranked(a):
+            for j, second in self._ranked(b):
+                weight = RARER ** (first + second)
+                common = self.ancestors(i) & self.ancestors(j)
+                best = max(best, *((weight * float(self.content[node]), node) for node in common))
+        return self._noun_of.get(best[1])
+
+    def _ranked(self, noun: str) -> list[tuple[int, int]]:
+        """Return the nodes and ranks of a noun's senses."""
+        place = self._place.get(noun)
+        if place is None:
+            return []
+        part = slice(self.sense_offsets[place], self.sense_offsets[place + 1])
+        return list(zip(self.senses[part].tolist(), self.ranks[part].tolist(), strict=True))
+
+    @cached_property
+    def _noun_of(self) -> dict[int, str]:
+        """A noun for each node: the one for which it is the most frequent sense, the shortest if there are several."""
+        owners = np.repeat(np.arange(len(self.nouns)), np.diff(self.sense_offsets))
+        order = sorted(range(len(owners)), key=lambda i: (-int(self.ranks[i]), -len(self.nouns[owners[i]])))
+        return {int(self.senses[i]): self.nouns[owners[i]] for i in order}
+
+
+@cache
+def dictionary() -> Dictionary:
+    """Return the dictionary that comes with the package (``PROVENANCE.md``)."""
+    with np.load(FILE) as arrays:
+        content: dict[str, Any] = {key: arrays[key] for key in arrays.files}
+    content |= {name: content[name].tobytes().decode().split("\n") for name in TEXTS}
+    return Dictionary(**content)
+
+
+def write_dictionary(path: Path, content: Dictionary) -> None:
+    """Write a dictionary as one compressed file."""
+    arrays = {field.name: getattr(content, field.name) for field in fields(content)}
+    for name in TEXTS:
+        arrays[name] = np.frombuffer("\n".join(arrays[name]).encode(), np.uint8)
+    np.savez_compressed(path, **arrays)

@@ -1,0 +1,81 @@
+"""The dictionary of things: a small one by hand, and what the bundled one says."""
+
+from __future__ import annotations
+
+from math import log, sqrt
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from semco.labels.dictionary import DEFINITION, KIND, NAMED, RARER, Dictionary, dictionary, write_dictionary
+
+# thing > animal > (bat, mouse); thing > club (a bat, in its second sense). Definitions: bat "flying mouse night",
+# mouse "small", club "hit".
+SMALL = Dictionary(
+    nouns=["bat", "club", "mouse"],
+    sense_offsets=np.array([0, 2, 3, 4], np.int32),
+    senses=np.array([2, 4, 4, 3], np.int32),
+    ranks=np.array([0, 1, 0, 0], np.uint8),
+    parent_offsets=np.array([0, 0, 1, 2, 3, 4], np.int32),
+    parents=np.array([0, 1, 1, 0], np.int32),
+    below=np.array([5, 3, 1, 1, 1], np.int32),
+    words=["flying", "hit", "mouse", "small"],
+    gloss_offsets=np.array([0, 0, 0, 2, 3, 4], np.int32),
+    gloss=np.array([0, 2, 3, 1], np.uint16),
+)
+ANIMAL = 1 - log(3) / log(5)  # information content
+
+
+def test_kinds_by_hand() -> None:
+    assert SMALL.content.tolist() == pytest.approx([0, ANIMAL, 1, 1, 1])
+    assert SMALL.ancestors(2) == {2, 1, 0}
+    found = SMALL.kinds(np.array([2, 3, 4], np.int32))
+    assert found[0].tolist() == pytest.approx([1, ANIMAL, 0])  # leaves have 1: 2 c / (1 + 1)
+
+
+def test_definitions_have_length_one() -> None:
+    rows = SMALL.definitions.toarray()
+    assert rows[2].tolist() == pytest.approx([1 / sqrt(2), 0, 1 / sqrt(2), 0])
+    assert rows[3].tolist() == pytest.approx([0, 0, 0, 1])
+
+
+def test_relations_by_hand() -> None:
+    """The definition of the bat names the mouse; in its second sense, the bat is a club."""
+    found = SMALL.relations(["bat", "mouse", "club", None, "unknown"])
+    assert found[0].tolist() == pytest.approx([0, KIND * ANIMAL + NAMED, RARER * (KIND + DEFINITION), 0, 0])
+    assert found[1, 2] == 0  # nothing in common but to be a thing
+    assert np.allclose(found, found.T)
+
+
+def test_the_kind_of_two_nouns() -> None:
+    assert SMALL.nearest_kind("bat", "club") == "club"
+    assert SMALL.nearest_kind("bat", "unknown") is None
+
+
+def test_a_dictionary_is_read_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_dictionary(tmp_path / "small.npz", SMALL)
+    monkeypatch.setattr("semco.labels.dictionary.FILE", tmp_path / "small.npz")
+    again = dictionary.__wrapped__()
+    assert (again.nouns, again.words) == (SMALL.nouns, SMALL.words)
+    assert np.array_equal(again.relations(["bat", "club"]), SMALL.relations(["bat", "club"]))
+
+
+@pytest.mark.parametrize(
+    ("near", "far"),
+    [
+        (("butterfly", "moth"), ("butterfly", "bus")),
+        (("bee", "hornet"), ("bee", "bread")),
+        (("fir", "spruce"), ("fir", "fur")),
+        (("cardigan", "sweater"), ("cardigan", "stethoscope")),
+        (("crane", "heron"), ("crane", "bread")),  # not the first sense of crane
+        (("man", "woman"), ("rat", "man")),  # a rat is an animal, though it may be a person
+    ],
+)
+def test_the_bundled_dictionary(near: tuple[str, str], far: tuple[str, str]) -> None:
+    assert dictionary().relations(near)[0, 1] > dictionary().relations(far)[0, 1] + 0.2
+
+
+def test_common_kinds_of_the_bundled_dictionary() -> None:
+    assert dictionary().nearest_kind("butterfly", "moth") in ("lepidopteran", "lepidopteron", "lepidopterous_insect")
+    assert dictionary().nearest_kind("trout", "salmon") == "salmonid"

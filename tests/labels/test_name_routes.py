@@ -1,0 +1,107 @@
+"""Class names of real tasks, as the bundled store reads them: the term, or none for a vector of the name's own."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+import numpy as np
+import pytest
+
+from semco.labels import group_classes
+from semco.labels.matching.lookup import Lookup
+from semco.labels.matching.routes import LOW_CONFIDENCE, is_likely_typo
+from semco.labels.matching.spelling import is_code
+from semco.labels.sources import store_source
+from semco.labels.store import bundled_store
+
+TERMS = {
+    "The Mona Lisa": "mona+lisa",
+    "power outlet": "power+outlet",
+    "tennis racquet": "tennis_racquet",
+    "cocktail shaker": "cocktail_shaker",
+    "paint can": "paint+can",
+    "bird in flight": "bird",
+    "Cardinal": "cardinal",
+    "dirty": "dirty",
+    "defect": "defect",
+    "hotdog": "hotdog",
+    **{
+        word: word
+        for word in ("scratch", "melanoma", "pneumonia", "benign", "malignant", "invoice", "unripe", "intact")
+    },
+}
+OWN_VECTORS = [
+    *("no defect", "not ripe", "without helmet"),  # never what they deny
+    *("covid", "nevus", "cockapoo", "selfie", "overripe"),  # not bovid, nexus, cockatoo, ripe
+    *("Schmetterling", "pomme", "Hund"),  # not English, and no pommel
+    *("type_A", "class 1", "IMG_001", "SKU-1042", "42"),  # codes
+]
+
+
+@pytest.mark.parametrize(("name", "term"), TERMS.items(), ids=TERMS.keys())
+def test_names_are_read_as_meant(name: str, term: str) -> None:
+    match = Lookup(bundled_store()).find(name)
+    assert match is not None
+    assert match.term == term
+    assert match.confidence > LOW_CONFIDENCE
+
+
+@pytest.mark.parametrize("name", OWN_VECTORS)
+def test_names_that_would_be_guessed_wrongly(name: str) -> None:
+    matches, notes = Lookup(bundled_store()).find_all([name, "dog"])
+    assert matches[0].terms == ()
+    assert "a vector of its own" in notes[0]
+
+
+def test_the_names_of_domainnet() -> None:
+    names = files("semco.data").joinpath("class_lists/domainnet.txt").read_text(encoding="utf-8").split()
+    found = store_source(None).lookup.find_all(names)[0]
+    assert len(found) == 345
+    assert sum(match.confidence <= LOW_CONFIDENCE for match in found) <= 5
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("cat", "dog"), ("remote_control", "stethoscope"), ("triceratops", "green_mamba"), ("defect", "no defect")],
+)
+def test_names_that_are_no_look_alikes(names: tuple[str, ...]) -> None:
+    assert group_classes(store_source(None).vectors(names)).count == 2
+
+
+def test_gulls_and_woodpeckers() -> None:
+    gulls = ("Herring Gull", "Ivory Gull", "Western Gull")
+    woodpeckers = ("Downy Woodpecker", "Red_headed_Woodpecker")
+    found = group_classes(store_source(None).vectors((*gulls, *woodpeckers, "Belted_Kingfisher")))
+    assert gulls in found.members
+    assert all(not {*gulls} & {*members} or not {*woodpeckers} & {*members} for members in found.members)
+
+
+def test_another_sense_is_noted() -> None:
+    names = ["Braeburn", "Granny Smith", "apple", "pear", "orange", "Conference"]
+    assert any("'Conference'" in note and "another sense" in note for note in store_source(None).vectors(names).notes)
+
+
+def test_codes_get_vectors_that_are_far_apart() -> None:
+    found = store_source(None).vectors([f"type_{letter}" for letter in "ABCDEFGH"])
+    cosines = found.matrix @ found.matrix.T - np.eye(8)
+    assert np.abs(cosines).max() < 0.4
+    assert group_classes(found).count == 8
+    assert is_code("model_t")
+    assert not is_code("type_writer")
+
+
+@pytest.mark.parametrize(
+    ("word", "meant", "is_typo"),
+    [
+        ("elehpant", "elephant", True),  # swapped
+        ("zebraa", "zebra", False),  # the end
+        ("girafe", "giraffe", True),  # not doubled
+        ("telephome", "telephone", True),  # n is beside m
+        ("elaphant", "elephant", True),  # vowels
+        ("cockapoo", "cockatoo", False),
+        ("nevus", "nexus", False),
+        ("pomme", "pommel", False),
+    ],
+)
+def test_likely_typos(word: str, meant: str, is_typo: bool) -> None:
+    assert is_likely_typo(word, meant) is is_typo
