@@ -99,6 +99,12 @@ def tiny_values(tiny_npz: Path, tiny_vectors: Path) -> dict[str, Any]:
     }
 
 
+@pytest.fixture(scope="session")
+def quick_values(tiny_values: dict[str, Any]) -> dict[str, Any]:
+    """The same for runs in processes of their own: without groups, so that none of them imports scikit-learn."""
+    return {**tiny_values, "labels": {**tiny_values["labels"], "eps": 0.0}}
+
+
 @pytest.fixture
 def page() -> None:
     """Asked for by tests of runs that write their page, in files that otherwise use ``no_page``."""

@@ -45,11 +45,11 @@ def config_file(tiny_values: dict[str, Any], tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def long_config_file(tiny_values: dict[str, Any], tmp_path: Path) -> Path:
+def long_config_file(quick_values: dict[str, Any], tmp_path: Path) -> Path:
     """A run long enough to be caught in the middle."""
     longer = {"steps": 90, "checkpoint_every": 20, "log_every": 7, "validate_every": 25}
     path = tmp_path / "long.yaml"
-    path.write_text(yaml.safe_dump(merge(tiny_values, {"training": longer})))
+    path.write_text(yaml.safe_dump(merge(quick_values, {"training": longer})))
     return path
 
 

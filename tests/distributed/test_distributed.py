@@ -341,13 +341,13 @@ def command(values: dict[str, Any], folder: Path, **training: Any) -> list[str]:
     return ["-m", "semco", "train", "--config", str(file), "--out", str(folder / "run"), "--json"]
 
 
-def test_torchrun_starts_the_command_line(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+def test_torchrun_starts_the_command_line(quick_values: dict[str, Any], tmp_path: Path) -> None:
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    done = subprocess.run([*torchrun, *command(tiny_values, tmp_path)], capture_output=True, text=True, check=False)
+    done = subprocess.run([*torchrun, *command(quick_values, tmp_path)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["steps"] == 12  # printed by one process only
     # The same once more, by our own command: the folder exists, which is reported once, in one sentence.
-    again = [sys.executable, *command(tiny_values, tmp_path), "--processes", "2"]
+    again = [sys.executable, *command(quick_values, tmp_path), "--processes", "2"]
     refused = subprocess.run(again, capture_output=True, text=True, check=False)
     assert refused.returncode == 2
     assert refused.stdout == ""
@@ -355,8 +355,8 @@ def test_torchrun_starts_the_command_line(tiny_values: dict[str, Any], tmp_path:
     assert "semco resume" in refused.stderr
 
 
-def test_a_signal_to_the_command_saves_and_keeps_its_exit_code(tiny_values: dict[str, Any], tmp_path: Path) -> None:
-    long = [sys.executable, *command(tiny_values, tmp_path, steps=100_000, log_every=1, compile="off")]
+def test_a_signal_to_the_command_saves_and_keeps_its_exit_code(quick_values: dict[str, Any], tmp_path: Path) -> None:
+    long = [sys.executable, *command(quick_values, tmp_path, steps=100_000, log_every=1, compile="off")]
     started = subprocess.Popen([*long, "--processes", "2"], stderr=subprocess.PIPE, text=True)
     metrics = tmp_path / "run" / "metrics.jsonl"
     while not metrics.exists() and started.poll() is None:

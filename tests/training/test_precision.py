@@ -23,7 +23,16 @@ from semco.models.tuning import tune_network
 from semco.training import execution, precision
 from semco.training.forward import NetworkForward
 from semco.training.observer import NullObserver
-from semco.training.precision import Choice, Cpu, PassTimes, Subject, choose_precision, remembered_times, time_in_child
+from semco.training.precision import (
+    Choice,
+    Cpu,
+    PassTimes,
+    Subject,
+    choose_precision,
+    remembered_times,
+    time_in_child,
+    usable_precision,
+)
 from tests.experiment.same_runs import assert_same_run
 from tests.methods.conftest import make_batch, make_task, progress_at
 
@@ -109,6 +118,8 @@ def test_what_the_user_hears() -> None:
 def test_a_gpu_says_what_it_has(wanted: Any, has_it: bool, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: has_it)
     assert choose_precision(wanted, torch.device("cuda"), SUBJECT).precision == expected
+    assert usable_precision("bfloat16", torch.device("cuda"), SUBJECT) == expected
+    assert usable_precision("float32", torch.device("cuda"), SUBJECT) == "float32"
     if not has_it:
         with pytest.raises(UserError, match="this GPU has no bfloat16"):
             choose_precision("bfloat16", torch.device("cuda"), SUBJECT)

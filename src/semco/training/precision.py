@@ -129,8 +129,10 @@ def choose_precision(
 
 def usable_precision(saved: Precision, device: torch.device, subject: Subject) -> Precision:
     """Return the precision of a saved model, or float32 on a machine that has no bfloat16."""
-    if saved == "float32" or device.type == "cuda":
-        return saved if device.type == "cpu" else _choose_on_gpu("auto").precision
+    if saved == "float32":
+        return "float32"
+    if device.type == "cuda":
+        return _choose_on_gpu("auto").precision
     cpu = Cpu.of_this_machine()
     is_usable = device.type == "cpu" and cpu.has_bfloat16 and remembered_times(subject, cpu, time_in_child) is not None
     return "bfloat16" if is_usable else "float32"
