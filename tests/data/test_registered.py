@@ -15,6 +15,7 @@ from semco.data.datasets import choose_classes, simplify_name
 from semco.data.listing import Listing
 from semco.data.sources import class_attributes, list_source, load
 from semco.data.sources.cub200 import ATTRIBUTES
+from semco.data.sources.fetch import is_present
 from semco.data.sources.rows import path_inside
 from semco.data.wordnet import wordnet_names
 from semco.errors import UserError
@@ -96,6 +97,14 @@ class TestMiniImageNet:
         listing = listed("mini-imagenet", tmp_path)
         assert listing.class_names == ("house finch", "robin", "dalmatian")
         assert (len(listing.train), len(listing.test)) == (15, 3)
+
+    def test_its_folder_among_others(self, tmp_path: Path) -> None:
+        for place in (f"mini-imagenet/{FINCH}", f"mini-imagenet/{DALMATIAN}", "another data set/cat"):
+            for number in range(6):
+                save_image(tmp_path / place / f"{number}.jpg")
+        assert is_present("mini-imagenet", tmp_path)
+        assert not is_present("mini-imagenet", tmp_path / "another data set")
+        assert listed("mini-imagenet", tmp_path).class_names == ("house finch", "dalmatian")
 
     def test_folders_with_all_classes_are_used_as_they_are(self, tmp_path: Path) -> None:
         for place in ("train", "test"):

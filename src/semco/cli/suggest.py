@@ -13,7 +13,7 @@ def suggest(
     count: int = typer.Option(50, "--n", help="Number of images."),
     out: Path = typer.Option(None, help="Folder for the table and the page.", show_default="RUN/suggestions"),
 ) -> None:
-    """Name the unlabelled images most worth a label: unsure, disputed between the heads, and unlike each other."""
+    """Name the unlabelled images most worth a label: unlike the labelled ones and, with more labels, uncertain."""
     from semco.experiment.suggest import CSV_NAME, PAGE_NAME, write_suggestions
     from semco.experiment.suggest import suggest as find
 
@@ -22,7 +22,7 @@ def suggest(
     write_suggestions(folder, found)
     console = Console(soft_wrap=True, markup=False, highlight=False)
     for each in found[:10]:
-        console.print(f"{each.worth:.2f}  {each.path or each.position}  {', '.join(each.guesses.values())}")
+        console.print(f"{each.worth:.3f}  {each.path or each.position}  {', '.join(each.guesses.values())}")
     console.print(f"page   {folder / PAGE_NAME}")
     console.print(f"table  {folder / CSV_NAME}: fill in the column label, then")
     console.print(f"       semco continue {run} --labels-from {folder / CSV_NAME}")

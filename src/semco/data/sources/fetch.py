@@ -14,6 +14,7 @@ from pathlib import Path
 
 from semco.config import REGISTERED_DATASETS
 from semco.data.sources.cub200 import is_official
+from semco.data.sources.mini_imagenet import folder_in
 from semco.download import Report, download, no_report
 from semco.errors import UserError, unknown
 from semco.files import ZIP_ERRORS, cannot_write, exists, open_regular, open_zip, remove_leftover_folders
@@ -41,7 +42,8 @@ def is_present(name: str, root: Path) -> bool:
         return True
     if name == "cub200":
         return is_official(root) or is_official(root / "CUB_200_2011")
-    return any(exists(root / marker) for marker in MARKERS[name])
+    folder = folder_in(root) if name == "mini-imagenet" else root
+    return folder != root or any(exists(folder / marker) for marker in MARKERS[name])
 
 
 def fetch_dataset(name: str, to: Path, report: Report = no_report, pause: float = 1.0) -> Path:

@@ -22,11 +22,18 @@ from semco.errors import UserError, brief
 from semco.files import exists, read_text
 
 PARTS = ("train", "val", "test")
+FOLDERS = ("mini-imagenet", "mini_imagenet", "miniimagenet", "miniImageNet")  # what its folder may be called
 TEST_SHARE = 6  # one of so many images of a class is a test image
+
+
+def folder_in(root: Path) -> Path:
+    """Return the folder of Mini-ImageNet: one in ``root`` that is called so, else ``root`` itself."""
+    return next((root / name for name in FOLDERS if exists(root / name) and (root / name).is_dir()), root)
 
 
 def list_mini_imagenet(root: Path, classes: Sequence[str] | None = None) -> Listing:
     """List Mini-ImageNet from class folders, from folders train/, val/ and test/, or from the lists of these names."""
+    root = folder_in(root)
     if not exists(root) or not root.is_dir():
         raise UserError(f"there is no folder {root}: set data.root to the folder of Mini-ImageNet.")
     lists = [root / f"{part}.csv" for part in PARTS if exists(root / f"{part}.csv")]
