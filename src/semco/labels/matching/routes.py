@@ -220,6 +220,7 @@ STEPS = (
 )
 LOW_CONFIDENCE = 0.4  # routes up to here are shown first
 OWN_VECTOR = "own vector"  # the route of a name that no other route finds
-CONFIDENCE = {"alias": 1.0, OWN_VECTOR: 0.0} | {step.route: step.confidence for step in STEPS}
+SENTENCE = "sentence encoder"  # the last resort before a vector of its own
+CONFIDENCE = {"alias": 1.0, OWN_VECTOR: 0.0, SENTENCE: 0.3} | {step.route: step.confidence for step in STEPS}
 ROUTES = ("alias", *(step.route for step in STEPS))
 WORD_DROPPING_ROUTES = frozenset(step.route for step in STEPS if step.drops_words)
