@@ -35,7 +35,6 @@ THEME_CLASSES = 5  # fewer classes have no theme
 THEME_COSINE = 0.2  # median cosine of two classes of one theme; without a theme it is about 0
 LONELY_COSINE = 0.25  # a class whose largest cosine is lower may be read in a wrong sense
 SHOWN = 5  # names in a note
-HEAD_WEIGHT = 2  # of the last of several words, which names the thing
 ROTATED_COSINE = 0.98  # cosine between the vector of a term and that of a class that shares the term with another
 
 
@@ -123,10 +122,7 @@ class StoreSource:
             return self._places[match.name]
         if not match.terms:
             return signs(match.name, self.store.dim) / np.float32(np.sqrt(self.store.dim))
-        rows = self.store.vectors(match.terms)
-        if len(rows) > 1:
-            rows[-1] *= HEAD_WEIGHT
-        mean: NDArray[np.float32] = unit_rows(rows.mean(axis=0, keepdims=True))[0]
+        mean: NDArray[np.float32] = unit_rows(self.store.vectors(match.terms).mean(axis=0, keepdims=True))[0]
         return rotated(mean, match.name) if match.is_shared else mean
 
 

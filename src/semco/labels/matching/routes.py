@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from semco.labels.dictionary import dictionary
 from semco.labels.matching.spelling import (
     LONGEST_SPLIT,
     head_noun,
@@ -27,6 +28,7 @@ from semco.labels.store import VectorStore
 SHORTEST_HALF = 4  # letters of each half of a compound
 COMMON = 20_000  # frequency rank below which a term may be half of a compound
 SHORTEST_CORRECTED = 5  # letters; in shorter words one edit often gives another word ("cat", "car")
+RARELY_NOUNS = frozenset({"can", "will", "may", "might", "must"})
 VOWELS = frozenset("aeiouy")
 KEYBOARD = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 
@@ -127,8 +129,13 @@ def _before_of(key: str, vocabulary: Vocabulary) -> Terms:
 
 
 def _all_words(key: str, vocabulary: Vocabulary) -> Terms:
-    """Return the words of a phrase up to a preposition, if all are known: a paint can is not any can."""
+    """Return the words of a phrase up to a preposition, if all are known and the last alone would mislead.
+
+    It misleads if it is no noun of the dictionary (The Mona Lisa) or mostly another part of speech (paint can).
+    """
     words = phrase_words(key)
+    if not words or (words[-1] not in RARELY_NOUNS and any(form in dictionary() for form in word_forms(words[-1]))):
+        return ()
     terms = [vocabulary.first(word_forms(word)) for word in words]
     return tuple(dict.fromkeys(term for (term,) in terms)) if len(words) > 1 and all(terms) else ()
 
