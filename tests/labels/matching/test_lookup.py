@@ -18,9 +18,9 @@ from semco.labels.store import VectorStore
 TERMS = (
     # in order of frequency: the position of a term is its rank
     "fish aquarium pepper sweet paint can hen great wall china great_wall jack_o'_lantern t_shirt top shirt",
-    "roller_skate skate dog cat car cart bear black_bear golden_retriever retriever bird mouse leaf oak tree woman tench goldfish",
-    "sealion café annual_crop crane laysan_albatross elephant elephants boeing_737 carpenter_kit class road flight",
-    "machine photo kater hen_of_woods sun",
+    "roller_skate skate dog cat car cart bear black_bear golden_retriever retriever bird mouse leaf oak tree woman",
+    "tench goldfish sealion café annual_crop crane laysan_albatross elephant elephants boeing_737 carpenter_kit class",
+    "road flight machine photo kater hen_of_woods sun",
 )
 
 
