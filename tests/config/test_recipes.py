@@ -44,6 +44,7 @@ PAPER: dict[str, Any] = {
     "labels.prompts": ["a photo of a {}."],  # not used
     "labels.aliases": {},
     "labels.strict_names": False,
+    "labels.unknown_names": "encode",
     "labels.rule": "dbscan",
     "labels.together": [],
     "labels.apart": [],

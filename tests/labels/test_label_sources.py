@@ -72,10 +72,10 @@ def test_bad_names(kind: str, names: tuple[str, ...], tmp_path: Path) -> None:
         make(kind, tmp_path).vectors(names)
 
 
-def test_in_a_mean_of_words_the_last_counts_twice(tmp_path: Path) -> None:
+def test_a_mean_of_words_is_the_unit_mean(tmp_path: Path) -> None:
     found = make("store", tmp_path).vectors(NAMES)
     store = VectorStore.open(tmp_path / "s")
-    mean = store.vector("oak") + 2 * store.vector("tree")
+    mean = (store.vector("oak") + store.vector("tree")) / 2
     np.testing.assert_allclose(found.matrix[2], mean / np.linalg.norm(mean), atol=1e-6)
     assert found.terms[2] == "oak+tree"
     assert found.default_eps == 0.25

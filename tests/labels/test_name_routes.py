@@ -16,7 +16,7 @@ from semco.labels.store import bundled_store
 
 TERMS = {
     "The Mona Lisa": "mona+lisa",
-    "power outlet": "power+outlet",
+    "power outlet": "outlet",
     "tennis racquet": "tennis_racquet",
     "cocktail shaker": "cocktail_shaker",
     "paint can": "paint+can",

@@ -5,7 +5,15 @@ import pytest
 
 from semco.labels.embeddings import LabelEmbeddings
 from semco.labels.groups import group_classes
-from semco.labels.tune import distances, eps_for_share, merge_heights, round_steps, suggested_eps, tune
+from semco.labels.tune import (
+    distances,
+    eps_for_share,
+    merge_heights,
+    round_steps,
+    suggested_eps,
+    suggestion_reason,
+    tune,
+)
 
 
 def embeddings(matrix: np.ndarray, names: tuple[str, ...] | None = None) -> LabelEmbeddings:
@@ -106,3 +114,10 @@ def test_eps_for_a_share_of_the_pairs() -> None:
     assert group_classes(few, eps_for_share(few.matrix)).count == 10
     assert eps_for_share(found.matrix[:1]) == 0.0
     assert eps_for_share(few.matrix, 1.0) < 2
+
+
+def test_the_reason_of_a_suggestion() -> None:
+    heights = np.array([0.1, 0.12, 0.4])
+    assert suggestion_reason(heights, 0.26).startswith("the largest gap for its place, between the merges at 0.120 and")
+    assert suggestion_reason(heights, 0.5).startswith("the largest gap for its place, after 0.400")
+    assert "groups nothing" in suggestion_reason(heights, 0.05)

@@ -105,13 +105,17 @@ class LabelsConfig(Section):
     path: Path | None = None
     """The folder of the store, the attribute file or the matrix file."""
     encoder: str | None = None
-    """A local folder or hub name of a `transformers` text encoder."""
+    """A local folder or hub name of a `transformers` text encoder, or "use": the sentence encoder of
+    semco[sentences]."""
     prompts: tuple[str, ...] = ("a photo of a {}.",)
     """The sentences in which the text encoder reads a class name."""
     aliases: dict[str, str] = Field(default_factory=dict)
     """Class name -> vocabulary term, for names that the look-up does not find or gets wrong."""
     strict_names: bool = False
     """Stop at a class name that the look-up does not find, instead of giving it a vector of its own."""
+    unknown_names: Literal["encode", "own"] = "encode"
+    """What a name gets that the look-up does not find: a place by the sentence encoder if it is installed
+    (semco[sentences]) and sure, else a vector of its own; or always a vector of its own ("own")."""
     rule: Literal["auto", "evidence", "dbscan"] = "auto"
     """How classes are grouped: by cosines alone as in the paper ("dbscan"), or by cosines and the graph ("evidence",
     for stores). "auto" is "dbscan" for the method semco, for a number as eps and for other sources, else "evidence"."""

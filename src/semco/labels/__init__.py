@@ -26,7 +26,8 @@ def label_source(config: LabelsConfig) -> LabelSource:
     from semco.labels.sources import AttributeSource, MatrixSource, store_source
 
     if config.source in ("auto", "bundled", "store"):
-        return store_source(_path(config) if config.source == "store" else None, config.aliases, config.strict_names)
+        folder = _path(config) if config.source == "store" else None
+        return store_source(folder, config.aliases, config.strict_names, config.unknown_names)
     if config.source == "attributes":
         return AttributeSource(_path(config), config.dim)
     return MatrixSource(_path(config))

@@ -1,4 +1,4 @@
-"""Label vectors from a text encoder of the `transformers` library (the ``hf`` extra).
+"""Label vectors from a text encoder: of the `transformers` library (the ``hf`` extra), or the sentence encoder.
 
 Each class name is put into each prompt; the last hidden states are averaged over the tokens, then over the prompts. The
 embeddings of a text encoder lie in a narrow cone, so the mean embedding of CIFAR-100's class names is subtracted. The
@@ -11,7 +11,7 @@ Shapes: K classes, P prompts, T tokens, d embedding size.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from semco.data.class_names import CIFAR100
 from semco.errors import UserError
+from semco.labels import sentences
 from semco.labels.embeddings import LabelEmbeddings
 from semco.labels.matching.lookup import check_names
 from semco.labels.matching.terms import SURROGATES
@@ -30,7 +31,9 @@ from semco.labels.tune import eps_for_share
 if TYPE_CHECKING:
     from torch import Tensor
 
+Encode = Callable[[Sequence[str]], NDArray[np.float32]]  # texts -> (N, d)
 BATCH = 64  # texts encoded at once
+SENTENCE_ENCODER = "use"  # the name of the sentence encoder (`sentences`)
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ class EncoderSource:
     def vectors(self, names: Sequence[str]) -> LabelEmbeddings:
         """Return the label vectors of the names."""
         check_names(names)
-        encode = TextEncoder(self.model)
+        encode = sentences.encode if self.model == SENTENCE_ENCODER else TextEncoder(self.model)
         reference = self._embed(encode, CIFAR100)
         centre = reference.mean(axis=0, keepdims=True)
         eps = eps_for_share(unit_rows(reference - centre))
@@ -64,7 +67,7 @@ class EncoderSource:
             notes=duplicate_notes(names, matrix),
         )
 
-    def _embed(self, encode: TextEncoder, names: Sequence[str]) -> NDArray[np.float32]:
+    def _embed(self, encode: Encode, names: Sequence[str]) -> NDArray[np.float32]:
         """Return the mean (K, d) of each name's unit vectors over the prompts."""
         texts = [prompt.replace("{}", readable_name(name)) for name in names for prompt in self.prompts]
         vectors = unit_rows(encode(texts))  # (K * P, d)

@@ -10,19 +10,22 @@ Shapes: K classes, d embedding size, R rows of a file, a columns of it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import shake_256
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from semco.data.wordnet import readable_class
 from semco.errors import UserError, nearest
+from semco.labels import sentences
 from semco.labels.embeddings import LabelEmbeddings, Matrix
 from semco.labels.evidence import store_evidence
 from semco.labels.matching.lookup import Lookup, Match, check_names
-from semco.labels.matching.spelling import spellings
+from semco.labels.matching.routes import OWN_VECTOR, SENTENCE
+from semco.labels.matching.spelling import is_readable, shorten, spellings
 from semco.labels.store import VectorStore, bundled_store, unit_rows
 from semco.labels.tables import NamedRows, read_rows
 from semco.labels.tune import distances, eps_for_share
@@ -31,7 +34,7 @@ SAME_DISTANCE = 1e-6  # vectors with a smaller cosine distance count as equal
 THEME_CLASSES = 5  # fewer classes have no theme
 THEME_COSINE = 0.2  # median cosine of two classes of one theme; without a theme it is about 0
 LONELY_COSINE = 0.25  # a class whose largest cosine is lower may be read in a wrong sense
-HEAD_WEIGHT = 2  # of the last of several words, which names the thing
+SHOWN = 5  # names in a note
 ROTATED_COSINE = 0.98  # cosine between the vector of a term and that of a class that shares the term with another
 
 
@@ -57,15 +60,23 @@ class StoreSource:
     """Label vectors from a vector store, in which class names are looked up."""
 
     def __init__(
-        self, store: VectorStore, title: str, aliases: Mapping[str, str] | None = None, is_strict: bool = False
+        self,
+        store: VectorStore,
+        title: str,
+        aliases: Mapping[str, str] | None = None,
+        is_strict: bool = False,
+        has_places: bool = False,
     ) -> None:
+        """``has_places``: unknown names are placed by the sentence encoder, whose map is that of the bundled store."""
+        self._has_places = has_places
+        self._places: dict[str, NDArray[np.float32]] = {}
         self.store = store
         self.title = title
         self.lookup = Lookup(store, aliases, is_strict)
 
     def vectors(self, names: Sequence[str]) -> LabelEmbeddings:
         """Return the label vectors of the names; an unknown name gets one of its own, or is a `UserError` if strict."""
-        matches, notes = self.lookup.find_all(names)
+        matches, notes = self._find_all(names)
         unused = [f"the alias {name!r} belongs to no class." for name in self.lookup.unused_aliases(names)]
         matrix = unit_rows(np.stack([self._vector(match) for match in matches]))
         return LabelEmbeddings(
@@ -84,11 +95,21 @@ class StoreSource:
 
         The least reliable matches come first.
         """
-        matches, notes = self.lookup.find_all(names)
+        matches, notes = self._find_all(names)
         matrix = np.stack([self._vector(match) for match in matches])
-        found = [Neighbours(match, self._nearest(match, n) if match.terms else ()) for match in matches]
+        found = [Neighbours(match, () if match.route == OWN_VECTOR else self._nearest(match, n)) for match in matches]
         found.sort(key=lambda one: one.match.confidence)
         return found, [*notes, *doubtful_notes(matches, matrix)]
+
+    def _find_all(self, names: Sequence[str]) -> tuple[list[Match], list[str]]:
+        """Return the matches and notes of the look-up, with places for names that only the sentence encoder knows."""
+        matches, notes = self.lookup.find_all(names)
+        if self._has_places:
+            unknown = [match.name for match in matches if match.route == OWN_VECTOR and is_readable(match.name)]
+            self._places = _sure_places(unknown)
+            matches = [replace(one, route=SENTENCE) if one.name in self._places else one for one in matches]
+            notes = [*notes, *_placed_notes(list(self._places))]
+        return matches, notes
 
     def _nearest(self, match: Match, n: int) -> tuple[tuple[str, float], ...]:
         """Return the ``n`` terms nearest to a match, without its own terms."""
@@ -97,13 +118,27 @@ class StoreSource:
 
     def _vector(self, match: Match) -> NDArray[np.float32]:
         """Return the unit vector (d,) of a match."""
+        if match.route == SENTENCE:
+            return self._places[match.name]
         if not match.terms:
             return signs(match.name, self.store.dim) / np.float32(np.sqrt(self.store.dim))
-        rows = self.store.vectors(match.terms)
-        if len(rows) > 1:
-            rows[-1] *= HEAD_WEIGHT
-        mean: NDArray[np.float32] = unit_rows(rows.mean(axis=0, keepdims=True))[0]
+        mean: NDArray[np.float32] = unit_rows(self.store.vectors(match.terms).mean(axis=0, keepdims=True))[0]
         return rotated(mean, match.name) if match.is_shared else mean
+
+
+def _sure_places(names: Sequence[str]) -> dict[str, NDArray[np.float32]]:
+    """Return the places of the names of which the sentence encoder is sure."""
+    if not names:
+        return {}
+    vectors, is_sure = sentences.places([" ".join(readable_class(name).replace("_", " ").split()) for name in names])
+    return {name: vector for name, vector, sure in zip(names, vectors, is_sure.tolist(), strict=True) if sure}
+
+
+def _placed_notes(names: Sequence[str]) -> list[str]:
+    if not names:
+        return []
+    some = ", ".join(repr(shorten(name)) for name in names[:SHOWN]) + (", ..." if names[SHOWN:] else "")
+    return [f"the sentence encoder places {some} all the same; `semco labels lookup` shows the nearest terms."]
 
 
 def doubtful_notes(matches: Sequence[Match], matrix: Matrix) -> list[str]:
@@ -126,10 +161,16 @@ def doubtful_notes(matches: Sequence[Match], matrix: Matrix) -> list[str]:
     ]
 
 
-def store_source(folder: Path | None, aliases: Mapping[str, str] | None = None, is_strict: bool = False) -> StoreSource:
+def store_source(
+    folder: Path | None,
+    aliases: Mapping[str, str] | None = None,
+    is_strict: bool = False,
+    unknown_names: Literal["encode", "own"] = "encode",
+) -> StoreSource:
     """Return the store in a folder as a label source, or the bundled store if ``folder`` is None."""
     if folder is None:
-        return StoreSource(bundled_store(), "bundled store", aliases, is_strict)
+        has_places = unknown_names == "encode" and not is_strict and sentences.is_installed()
+        return StoreSource(bundled_store(), "bundled store", aliases, is_strict, has_places)
     return StoreSource(VectorStore.open(folder), f"store {folder.name}", aliases, is_strict)
 
 

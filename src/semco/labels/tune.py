@@ -39,6 +39,7 @@ class Tuning:
     """The groups at several values of eps, with the suggested and the default value."""
 
     suggested: float  # see `suggested_eps`
+    reason: str  # for people: why it is suggested
     default: float  # of the label source
     settings: tuple[Setting, ...]
 
@@ -50,7 +51,17 @@ def tune(embeddings: LabelEmbeddings, eps: tuple[float, ...] | None = None) -> T
     members = [group_classes(embeddings, value).members for value in steps]
     before = [(), *members[:-1]]
     settings = tuple(_setting(*row) for row in zip(steps, members, before, strict=True))
-    return Tuning(suggested_eps(embeddings.matrix), embeddings.default_eps, settings)
+    suggested = suggested_eps(embeddings.matrix)
+    return Tuning(suggested, suggestion_reason(heights, suggested), embeddings.default_eps, settings)
+
+
+def suggestion_reason(heights: NDArray[np.float64], eps: float) -> str:
+    """Return why an eps is suggested, given the merge heights (K - 1,): the merges just below and above it."""
+    below, above = heights[heights <= eps], heights[heights > eps]
+    if not len(below):
+        return "every other value would make a group with more than a tenth of the classes, so this one groups nothing"
+    where = f"between the merges at {below[-1]:.3f} and {above[0]:.3f}" if len(above) else f"after {below[-1]:.3f}"
+    return f"the largest gap for its place, {where}: small changes of eps there change no group"
 
 
 def _setting(eps: float, members: Members, before: Members) -> Setting:

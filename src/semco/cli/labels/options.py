@@ -71,7 +71,8 @@ class SourceOptions:
         Path | None, typer.Option("--matrix", help="Your own label vectors (.npy, .csv), one row per class.")
     ] = None
     encoder: Annotated[
-        str | None, typer.Option(help="A text encoder of transformers: a folder or a name on the hub.")
+        str | None,
+        typer.Option(help="A text encoder: a folder or hub name of transformers, or use (semco[sentences])."),
     ] = None
     prompt: Annotated[
         list[str] | None,

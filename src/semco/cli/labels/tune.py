@@ -41,4 +41,4 @@ def tune(
         for one in found.settings
     ]
     print_table(("eps", "groups", "with several classes", "largest", "new groups"), rows)
-    print_line(f"Suggested eps (largest gap): {found.suggested:.3f}. Default of the source: {found.default:.3f}.")
+    print_line(f"Suggested eps: {found.suggested:.3f} ({found.reason}). Default of the source: {found.default:.3f}.")

@@ -57,6 +57,9 @@ class Dictionary:
     def _word_place(self) -> dict[str, int]:
         return {word: i for i, word in enumerate(self.words)}
 
+    def __contains__(self, noun: str) -> bool:
+        return noun in self._place
+
     @cached_property
     def content(self) -> NDArray[np.float32]:
         """The information content (n,) of each node."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from semco.labels.dictionary import dictionary
 from semco.labels.matching.spelling import (
     LONGEST_SPLIT,
     head_noun,
@@ -27,6 +28,7 @@ from semco.labels.store import VectorStore
 SHORTEST_HALF = 4  # letters of each half of a compound
 COMMON = 20_000  # frequency rank below which a term may be half of a compound
 SHORTEST_CORRECTED = 5  # letters; in shorter words one edit often gives another word ("cat", "car")
+RARELY_NOUNS = frozenset({"can", "will", "may", "might", "must"})
 VOWELS = frozenset("aeiouy")
 KEYBOARD = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 
@@ -127,8 +129,13 @@ def _before_of(key: str, vocabulary: Vocabulary) -> Terms:
 
 
 def _all_words(key: str, vocabulary: Vocabulary) -> Terms:
-    """Return the words of a phrase up to a preposition, if all are known: a paint can is not any can."""
+    """Return the words of a phrase up to a preposition, if all are known and the last alone would mislead.
+
+    It misleads if it is no noun of the dictionary (The Mona Lisa) or mostly another part of speech (paint can).
+    """
     words = phrase_words(key)
+    if not words or (words[-1] not in RARELY_NOUNS and any(form in dictionary() for form in word_forms(words[-1]))):
+        return ()
     terms = [vocabulary.first(word_forms(word)) for word in words]
     return tuple(dict.fromkeys(term for (term,) in terms)) if len(words) > 1 and all(terms) else ()
 
@@ -220,6 +227,7 @@ STEPS = (
 )
 LOW_CONFIDENCE = 0.4  # routes up to here are shown first
 OWN_VECTOR = "own vector"  # the route of a name that no other route finds
-CONFIDENCE = {"alias": 1.0, OWN_VECTOR: 0.0} | {step.route: step.confidence for step in STEPS}
+SENTENCE = "sentence encoder"  # the last resort before a vector of its own
+CONFIDENCE = {"alias": 1.0, OWN_VECTOR: 0.0, SENTENCE: 0.3} | {step.route: step.confidence for step in STEPS}
 ROUTES = ("alias", *(step.route for step in STEPS))
 WORD_DROPPING_ROUTES = frozenset(step.route for step in STEPS if step.drops_words)

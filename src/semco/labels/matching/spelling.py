@@ -127,6 +127,13 @@ def _before_preposition(key: str) -> tuple[str, ...]:
     return tuple(words[:cut])
 
 
+def is_readable(name: str) -> bool:
+    """Return whether a name may mean something: it has a word, and neither denies another one nor is a code."""
+    keys = spellings(name)
+    has_word = any(is_content_word(word) for key in keys for word in key.split("_"))
+    return has_word and not any(is_negated(key) or is_code(key) for key in keys)
+
+
 def is_code(key: str) -> bool:
     """Return whether a key is a number or letter with a word that only says so: "type_a", "class_1", "img_001"."""
     words = key.split("_")
