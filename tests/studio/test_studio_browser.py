@@ -113,6 +113,7 @@ def test_another_tab_and_a_vanished_folder_are_shown(browser: Browser, tmp_path:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_from_names_to_a_model(browser: Browser, tmp_path: Path) -> None:
     """Name classes, label three photos of each, train, see curves, correct two, train again, export, predict."""
     names = ("granny smith", "orange", "watermelon", "cantaloupe")
@@ -139,7 +140,10 @@ def test_from_names_to_a_model(browser: Browser, tmp_path: Path) -> None:
         train(browser, studio, 1)
         go(browser, "review", "document.querySelectorAll('.half .tile, .half h3').length > 0")
         press(browser, "unsure")
-        browser.wait("document.querySelectorAll('.half .tile.loaded').length > 3")
+        browser.wait(
+            "document.querySelector('.half h3')?.textContent.startsWith('Unsure') "
+            "&& document.querySelectorAll('.half .tile.loaded').length > 3"
+        )
         browser.run("document.querySelector('.half .wall').focus()")
         for _ in range(2):
             photo = int(browser.run("document.querySelector('.tile.cursor').ariaLabel").split(",")[0].split()[1]) - 1

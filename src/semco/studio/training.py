@@ -141,7 +141,9 @@ class Training:
             return {"round": 0, "state": "none"}
         run = RunFolder(self.path(self._last))
         job = self._job or Job(run.path)
-        status = job.status() if self._job or exists(job.status_file) else {"state": "stopped"}
+        status: dict[str, Any] = {"state": "stopped"}
+        if self._job or exists(job.status_file):
+            status = job.status()
         if run.is_complete() and not self.is_running():
             status["state"] = "finished"
         status["can_resume"] = status["state"] in ("stopped", "failed") and run.config_file.is_file()
