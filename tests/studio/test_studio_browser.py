@@ -195,7 +195,7 @@ def train(browser: Browser, studio: Studio, number: int) -> None:
         f"!!document.querySelector('.progress') && document.body.textContent.includes('Round {number} is')", 60
     )
     lengths = set()
-    end = time.monotonic() + 240
+    end = time.monotonic() + 400
     while not browser.run("!!document.querySelector('.notice.good')") and time.monotonic() < end:
         lengths.add(browser.run("document.querySelector('.line')?.getAttribute('points').split(' ').length ?? 0"))
         time.sleep(0.3)

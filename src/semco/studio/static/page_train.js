@@ -95,5 +95,9 @@ export function trainPage() {
   drawLabels();
   control.append(h("p", { class: "soft" }, h("span", { class: "spinner", "aria-hidden": "true" })));  // no button that moves
   poll();
-  return { element, title: "Train", update: (what) => { if (what.labels || what.classes) drawLabels(); }, close: () => { isClosed = true; } };
+  return { element, title: "Train", update: (what) => {
+    if (!what.labels && !what.classes) return;
+    drawLabels();
+    if (progress.state && progress.state !== "running" && !control.contains(document.activeElement)) drawControl();
+  },  close: () => { isClosed = true; } };
 }
