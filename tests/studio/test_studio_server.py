@@ -128,6 +128,7 @@ def test_bad_requests_get_a_sentence(studio: Studio) -> None:
         ("/api/training", {"action": "dance"}, "not 'dance'"),
         ("/api/predict", b"photo", "train a round first"),
         ("/api/exports", {"kind": "onnx"}, "train a round first"),
+        ("/api/exports", {"kind": "sort", "least": "much"}, "from 0 to 1"),
         ("/api/undo", {"tab": "z", "of": 55}, "nothing to undo"),
         ("/api/labels", b"x" * 2_000_001, "larger than 2 MB"),
     ):

@@ -102,7 +102,9 @@ class ClassTable:
             together=tuple(each for each in self.together if each != pair),
             apart=tuple(each for each in self.apart if each != pair),
         )
-        return table if kind == "free" else replace(table, **{kind: (*getattr(table, kind), pair)})
+        if kind == "together":
+            return replace(table, together=(*table.together, pair))
+        return replace(table, apart=(*table.apart, pair)) if kind == "apart" else table
 
     def move(self, number: int, place: int) -> ClassTable:
         """Return the table with a class at another place, which decides on its key."""

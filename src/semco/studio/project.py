@@ -63,7 +63,7 @@ class Project:
         """Stop what runs; everything is saved."""
         self.diverse.close()
         for job in self._jobs.values():
-            job.stop()
+            job.close()
         self.training.close()
         if self._service is not None:
             self._service[1].close()
@@ -230,6 +230,8 @@ class Project:
             rows = out.with_name(f"{out.name}.rows.json")
             write_json(rows, self._sorted_rows())
             values |= {"kind": "sort", "rows": str(rows), "least": least, "link": link}
+        if kind in self._jobs:
+            self._jobs[kind].wait()
         self._jobs[kind] = Job(out)
         self._jobs[kind].start(values)
         return out

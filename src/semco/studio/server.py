@@ -205,8 +205,10 @@ class Routes:
         self._guard.check(request)
         if request.method == "POST":
             values = await _body(request)
-            least, link = float(values.get("least", 0.9)), bool(values.get("link"))
-            await _thread(self._project.export, str(values.get("kind")), least, link)
+            least = values.get("least", 0.9)
+            if not isinstance(least, int | float) or not 0 <= least <= 1:
+                raise UserError("the lowest confidence that counts as sure is a number from 0 to 1.")
+            await _thread(self._project.export, str(values.get("kind")), float(least), bool(values.get("link")))
         return self.json(await _thread(self._project.exports))
 
     async def csv(self, request: Any) -> Any:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,6 +28,7 @@ RECIPE = "photos"
 # What the page draws: the metric of a run and its name there.
 CURVES = ("loss", "mask_one_hot", "mask_semantic", "validation_accuracy", "loss/supervised_one_hot", "disagreement")
 MOST_POINTS = 400
+PATIENCE = 60.0  # seconds for a process to end
 
 
 class Job:
@@ -48,27 +50,44 @@ class Job:
             )
 
     def is_running(self) -> bool:
+        """Return whether the job is at work; a process that has said its last word only ends."""
+        return self._is_alive() and self._reported()["state"] == "running"
+
+    def _is_alive(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
     def stop(self) -> None:
         """Ask the job to stop; a run saves itself first."""
-        if self._process is not None and self.is_running():
+        if self._process is not None and self._is_alive():
             self._process.send_signal(signal.SIGTERM)
 
-    def wait(self, seconds: float | None = None) -> None:
-        if self._process is not None:
-            self._process.wait(seconds)
+    def wait(self) -> None:
+        """Wait until the process of a job that is done has ended."""
+        try:
+            if self._process is not None:
+                self._process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            raise UserError("the process of the last job has not ended yet; try again in a moment.") from None
+
+    def close(self) -> None:
+        """Stop the job and wait until it is saved; one that takes longer ends with this process, after it has saved."""
+        self.stop()
+        with suppress(UserError):
+            self.wait()
 
     def status(self) -> dict[str, Any]:
         """Return what the job reports; one that has ended without a last word is stopped or failed."""
-        is_running = self.is_running()
-        found: dict[str, Any] = read_json_object(self.status_file) if exists(self.status_file) else {"state": "running"}
-        if is_running or found["state"] != "running":
+        is_alive = self._is_alive()  # before the status is read, which may be the last one
+        found = self._reported()
+        if is_alive or found["state"] != "running":
             return found
         code = None if self._process is None else self._process.returncode
         if code is None or -code in (signal.SIGTERM, signal.SIGINT, signal.SIGKILL):
             return {**found, "state": "stopped", "message": "stopped"}
         return {**found, "state": "failed", "error": f"the process ended with code {code}: {self._last_line()}"}
+
+    def _reported(self) -> dict[str, Any]:
+        return read_json_object(self.status_file) if exists(self.status_file) else {"state": "running"}
 
     def _last_line(self) -> str:
         lines = self._log.read_text(errors="replace").strip().splitlines() if exists(self._log) else []
@@ -128,12 +147,8 @@ class Training:
 
     def close(self) -> None:
         """Stop what trains and wait until it is saved."""
-        self.stop()
         if self._job is not None:
-            try:
-                self._job.wait(60)
-            except subprocess.TimeoutExpired:  # it ends with this process, after it has saved
-                return
+            self._job.close()
 
     def progress(self) -> dict[str, Any]:
         """Return the state of the last round with its curves."""
@@ -141,13 +156,17 @@ class Training:
             return {"round": 0, "state": "none"}
         run = RunFolder(self.path(self._last))
         job = self._job or Job(run.path)
-        status = job.status() if self._job or exists(job.status_file) else {"state": "stopped"}
+        status: dict[str, Any] = {"state": "stopped"}
+        if self._job or exists(job.status_file):
+            status = job.status()
         if run.is_complete() and not self.is_running():
             status["state"] = "finished"
         status["can_resume"] = status["state"] in ("stopped", "failed") and run.config_file.is_file()
         return {**status, "round": self._last, "curves": curves(run.metrics()), "run": str(run.path)}
 
     def _run(self, number: int, values: Mapping[str, Any]) -> None:
+        if self._job is not None:
+            self._job.wait()
         self._job = Job(self.path(number))
         self._job.start({**values, "out": str(self.path(number))})
 

@@ -1,7 +1,7 @@
 // The shell: steps, undo, history, problems, and the page that the address names.
 
 import { get } from "./api.js";
-import { announce, colour, find, h } from "./dom.js";
+import { announce, colour, find, h, put, say } from "./dom.js";
 import { classesPage } from "./page_classes.js";
 import { labelPage } from "./page_label.js";
 import { reviewPage } from "./page_review.js";
@@ -11,9 +11,12 @@ import { className, listen, load, refresh, store, undo } from "./store.js";
 
 const PAGES = { classes: ["Classes", classesPage], label: ["Label", labelPage], train: ["Train", trainPage], review: ["Review", reviewPage], use: ["Use", usePage] };
 const POLL = 2000;
-let current = null;
+let current = null, drawn = "", finished = 0;
 
 function drawSteps(name) {
+  const key = JSON.stringify([name, store.classes.length >= 2, store.labels.size > 0, store.finished > 0, store.training.running]);
+  if (key === drawn) return;  // the element that has the focus stays
+  drawn = key;
   const done = { classes: store.classes.length >= 2, label: store.labels.size > 0, train: store.finished > 0, review: false, use: false };
   find("#steps").replaceChildren(...Object.entries(PAGES).map(([key, [title]], place) => h("li", {},
     h("a", { href: `#${key}`, "aria-current": key === name ? "page" : null, class: done[key] ? "done" : null },
@@ -36,8 +39,18 @@ function show() {
 
 function drawShell() {
   drawSteps(current?.name);
-  find("#saved").textContent = store.pending ? "Saving …" : "All saved";
-  find("#problems").replaceChildren(...store.problems.map((sentence) => h("p", {}, sentence)));
+  say(find("#saved"), store.pending ? "Saving …" : "All saved");
+  const problems = find("#problems"), before = [...problems.children].map((each) => each.textContent);
+  if (JSON.stringify(before) !== JSON.stringify(store.problems)) put(problems, store.problems.map((sentence) => h("p", {}, sentence)));
+}
+
+// Say when a round is finished, wherever the person is; pages that had no model get theirs.
+function drawFinished() {
+  if (store.finished === finished) return;
+  const isFirst = finished === 0;
+  finished = store.finished;
+  announce(`Round ${finished} is finished.`, "note", { name: "Review", run: () => { location.hash = "review"; } });
+  if (isFirst && ["label", "use"].includes(current?.name)) show();
 }
 
 async function openHistory() {
@@ -64,10 +77,11 @@ find("#undo").addEventListener("click", () => undo());
 find("#history-button").addEventListener("click", openHistory);
 addEventListener("hashchange", () => { show(); find("#main").focus({ preventScroll: true }); });
 addEventListener("beforeunload", (event) => { if (store.pending) event.preventDefault(); });
-listen((what) => { drawShell(); current?.page.update(what); });
+listen((what) => { drawShell(); current?.page.update(what); if (current) drawFinished(); });
 
 try {
   await load();
+  finished = store.finished;
   show();
   drawShell();
   setInterval(refresh, POLL);

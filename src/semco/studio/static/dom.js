@@ -18,6 +18,8 @@ export const h = (tag, properties, ...children) => fill(document.createElement(t
 export const svg = (tag, properties, ...children) => fill(document.createElementNS(SVG, tag), properties, children);
 // Replace the children of an element; null and false are left out.
 export const put = (element, ...children) => { element.replaceChildren(); return fill(element, null, children); };
+// Set a text only if it is another one: a screen reader reads every change of a live region.
+export const say = (element, text) => { if (element.textContent !== text) element.textContent = text; };
 export const find = (selector, root = document) => root.querySelector(selector);
 
 export const percent = (part, digits = 0) => `${(100 * part).toFixed(digits)} %`;

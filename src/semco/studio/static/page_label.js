@@ -1,7 +1,7 @@
 // Label: a wall of photos, the classes beside it.
 
 import { get } from "./api.js";
-import { announce, count, h } from "./dom.js";
+import { announce, count, h, say } from "./dom.js";
 import { Palette } from "./palette.js";
 import { openPreview } from "./preview.js";
 import { label, store } from "./store.js";
@@ -52,9 +52,9 @@ export function labelPage() {
     wall.update();
     palette.update();
     const shown = wall.numbers.length;
-    status.textContent = `${count(shown, "photo")} shown · ${count(store.labels.size, "label")} of ${count(store.photos, "photo")}`
+    say(status, `${count(shown, "photo")} shown · ${count(store.labels.size, "label")} of ${count(store.photos, "photo")}`
       + (wall.selected.size ? ` · ${wall.selected.size} selected` : "")
-      + (query.order === "diverse" && store.diverse[0] < store.diverse[1] ? ` · choosing a varied selection, ${store.diverse[0]} of ${store.diverse[1]} looked at` : "");
+      + (query.order === "diverse" && store.diverse[0] < store.diverse[1] ? ` · choosing a varied selection, ${store.diverse[0]} of ${store.diverse[1]} looked at` : ""));
     empty.hidden = shown > 0;
     empty.replaceChildren(h("h2", {}, "No photo fits"), h("p", {}, "Choose another selection above."));
     noClasses.hidden = store.classes.length > 0;

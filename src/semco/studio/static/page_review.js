@@ -1,7 +1,7 @@
 // Review: what the model says about photos without a label; confirm or correct, many at once.
 
 import { get } from "./api.js";
-import { announce, colour, count, h, percent } from "./dom.js";
+import { announce, colour, count, h, percent, say } from "./dom.js";
 import { confirmAnswers, segmented } from "./page_label.js";
 import { Palette } from "./palette.js";
 import { openPreview } from "./preview.js";
@@ -88,7 +88,7 @@ export function reviewPage() {
   function drawStatus() {
     if (!active) return;
     const chosen = active.selected.size;
-    status.textContent = chosen ? `${count(chosen, "photo")} selected: Enter confirms the model's answers, a number corrects them.` : "Select photos that are right and press Enter; for wrong ones press the number of the right class.";
+    say(status, chosen ? `${count(chosen, "photo")} selected: Enter confirms the model's answers, a number corrects them.` : "Select photos that are right and press Enter; for wrong ones press the number of the right class.");
     const button = document.getElementById("confirm");
     if (button) button.textContent = chosen ? `Confirm ${chosen}` : "Confirm";
   }

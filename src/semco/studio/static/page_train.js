@@ -7,7 +7,7 @@ import { labelCounts, refresh, store } from "./store.js";
 import { segmented } from "./page_label.js";
 
 export function trainPage() {
-  let progress = { round: 0, state: "none" }, isClosed = false, minutes = localStorage.getItem("semco-minutes") || "5", start = "auto";
+  let progress = {}, isClosed = false, minutes = localStorage.getItem("semco-minutes") || "5", start = "auto";
   const labels = h("div"), control = h("div"), curves = h("div", { class: "charts" }), log = h("ul", { class: "log" });
 
   function drawLabels() {
@@ -26,7 +26,8 @@ export function trainPage() {
 
   function drawControl() {
     const isRunning = progress.state === "running", ready = [...labelCounts().values()].filter(Boolean).length >= 2;
-    if (isRunning) { control.replaceChildren(...running()); return; }
+    const focused = control.contains(document.activeElement) ? document.activeElement.id : "";
+    if (isRunning) { put(control, running()); document.getElementById(focused)?.focus(); return; }
     const starts = [["auto", "Best start"], ["scratch", "From scratch"], ...(store.finished ? [["last", "Last round"]] : [])];
     put(control,
       h("h2", {}, progress.round ? `Round ${progress.round + (progress.can_resume ? 0 : 1)}` : "First round"), outcome(),
@@ -81,7 +82,7 @@ export function trainPage() {
       try {
         const before = JSON.stringify(progress);
         progress = await get("/api/training");
-        if (!isClosed && before !== JSON.stringify(progress)) { if (progress.state === "running" || !control.contains(document.activeElement)) draw(); else { drawCurves(); drawControl(); } }
+        if (!isClosed && before !== JSON.stringify(progress)) draw();
       } catch { /* the banner says that the Studio does not answer */ }
       await new Promise((resolve) => setTimeout(resolve, progress.state === "running" ? 700 : 2000));
     }
@@ -91,7 +92,12 @@ export function trainPage() {
     h("p", { class: "lead" }, "SemCo learns from your labels and, as it becomes sure, from the photos without a label.")),
   h("div", { class: "two" }, h("section", { class: "card", "aria-label": "Training" }, control), h("section", { class: "card", "aria-label": "Labels" }, labels)),
   h("section", { "aria-label": "Curves" }, curves), h("details", { class: "log-box" }, h("summary", {}, "What the run reports"), log));
-  draw();
+  drawLabels();
+  control.append(h("p", { class: "soft" }, h("span", { class: "spinner", "aria-hidden": "true" })));  // no button that moves
   poll();
-  return { element, title: "Train", update: (what) => { if (what.labels || what.classes) drawLabels(); }, close: () => { isClosed = true; } };
+  return { element, title: "Train", update: (what) => {
+    if (!what.labels && !what.classes) return;
+    drawLabels();
+    if (progress.state && progress.state !== "running" && !control.contains(document.activeElement)) drawControl();
+  },  close: () => { isClosed = true; } };
 }

@@ -53,7 +53,8 @@ export class Wall {
   layout() {
     const width = this.element.clientWidth - 2 * GAP;
     if (width <= 0) return;
-    this.columns = Math.max(2, Math.floor((width + GAP) / (this.size + GAP)));
+    const size = width < 520 ? Math.min(this.size, 108) : this.size;
+    this.columns = Math.max(2, Math.floor((width + GAP) / (size + GAP)));
     this.side = Math.floor((width - GAP * (this.columns - 1)) / this.columns);
     this.step = this.side + GAP;
     this.inner.style.height = `${Math.ceil(this.numbers.length / this.columns) * this.step + GAP}px`;
