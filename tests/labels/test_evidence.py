@@ -46,6 +46,14 @@ def test_kin_is_stored_with_the_vectors(tmp_path: Path) -> None:
     assert found.reasons == {(0, 1): "both salmonid"}
 
 
+def test_too_many_classes_are_grouped_by_their_cosines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    VectorStore.write(tmp_path / "s", TERMS, np.eye(6), range(6), {}, kin=kin_table(PAIRS, CHILDREN, 6))
+    monkeypatch.setattr("semco.labels.evidence.MOST_CLASSES", 2)
+    embeddings = store_source(tmp_path / "s", {}, False).vectors(("trout", "salmon", "mallet"))
+    assert embeddings.evidence is None
+    assert group_classes(embeddings, rule="evidence").rule == "dbscan"
+
+
 def test_density_leaves_the_term_itself_out() -> None:
     rows = np.array([[1, 0], [0.6, 0.8]], dtype=np.float32)
     assert densities(rows[:1], rows).tolist() == pytest.approx([(0.6 - 1) / 2])

@@ -80,3 +80,15 @@ def test_many_classes_are_scored_in_parts(monkeypatch: pytest.MonkeyPatch) -> No
     whole = mean_group_score(5.0, matrix, groups)
     monkeypatch.setattr("semco.pseudo_labels.scale.ROWS", 3)
     assert mean_group_score(5.0, matrix, groups) == pytest.approx(whole, rel=1e-12)
+
+
+def test_of_many_classes_every_third_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nine orthogonal classes score alike, so that a part of them gives the mean of all."""
+    expected = mean_group_score(2.0, torch.eye(9), torch.arange(9))
+    monkeypatch.setattr("semco.pseudo_labels.scale.MOST_ROWS", 3)
+    assert mean_group_score(2.0, torch.eye(9), torch.arange(9)) == pytest.approx(expected)
+    vectors = torch.eye(9)
+    vectors[1] = vectors[2] = vectors[0]  # only every third class, 0, 3 and 6, is counted
+    assert mean_group_score(2.0, vectors, torch.arange(9)) == pytest.approx(
+        (math.e**2 / (3 * math.e**2 + 6) + 2 * math.e**2 / (math.e**2 + 8)) / 3
+    )

@@ -25,6 +25,7 @@ from semco.labels.store import VectorStore
 
 SHARED, DIRECT = 0.3, 0.1  # weights of the graph's evidence; a cosine has weight 1
 NEIGHBOURS = 10  # frequent terms whose mean cosine is a term's density
+MOST_CLASSES = 2_000  # with more classes, tables of all pairs (and of all pairs of senses) would take gigabytes
 SAME_TERM = 0.999  # a cosine above this is the term itself
 
 Square = NDArray[np.float64]
@@ -47,8 +48,11 @@ class Evidence:
 
 
 def store_evidence(store: VectorStore, matrix: Matrix, terms: Sequence[str | None]) -> Evidence | None:
-    """Return the evidence for the classes of unit vectors (K, d) and terms; None if the store has no kin."""
-    if store.kin is None:
+    """Return the evidence for the classes of unit vectors (K, d) and terms.
+
+    None if the store has no kin or there are too many classes; they are then grouped by their cosines (DBSCAN).
+    """
+    if store.kin is None or len(terms) > MOST_CLASSES:
         return None
     places = [None if term is None else store.index(term) for term in terms]
     shared, direct = store.kin.shared(places), store.kin.direct(places)
