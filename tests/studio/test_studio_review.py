@@ -39,11 +39,14 @@ def test_most_useful_photos_take_turns_by_class(answers: Answers) -> None:
 
 
 def test_what_is_counted(answers: Answers) -> None:
-    found = summarise(answers, {3: 2, 0: 1}, [[1, 2], [7]])
+    found = summarise(answers, {3: 2, 0: 1}, [[2, 1], [7], [8, 9]])
     assert (found["photos"], found["open"], found["sure"], found["disagree"]) == (4, 3, 1, 1)
-    assert found["groups"][0] == {"classes": [1, 2], "open": 3, "sure": 1, "disagree": 1}
+    assert found["groups"][0] == {"classes": [2, 1], "open": 3, "sure": 1, "disagree": 1}
     assert found["groups"][1]["open"] == 0
-    assert found["pairs"] == [{"classes": [1, 2], "count": 1, "alike": True}]
+    assert found["pairs"] == [
+        {"classes": [1, 2], "count": 1, "alike": True},
+        {"classes": [8, 9], "count": 0, "alike": True},
+    ]
 
 
 def test_the_model_is_checked_on_later_labels_only(answers: Answers) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -125,17 +126,16 @@ def _group(answers: Answers, is_open: NDArray[np.bool_], members: list[int]) -> 
 
 
 def _pairs(answers: Answers, is_open: NDArray[np.bool_], groups: list[list[int]]) -> list[dict[str, Any]]:
-    """Return pairs of classes by how often the heads give one class each, look-alikes and others, most often first."""
+    """Return the pairs of look-alikes and those between which the heads disagree, the most frequent first."""
     rows = np.flatnonzero(is_open & answers.disagree & (answers.guesses >= 0) & (answers.others >= 0))
     low = np.minimum(answers.guesses[rows], answers.others[rows])
     high = np.maximum(answers.guesses[rows], answers.others[rows])
     pairs, counts = np.unique(np.stack([low, high]), axis=1, return_counts=True)
-    alike = {(a, b) for members in groups for a in members for b in members}
-    found = [
-        {"classes": [int(a), int(b)], "count": int(count), "alike": (int(a), int(b)) in alike}
-        for (a, b), count in zip(pairs.T, counts, strict=True)
-    ]
-    return sorted(found, key=lambda each: (-each["count"], each["classes"]))
+    alike = {pair for members in groups for pair in combinations(sorted(members), 2)}
+    found = dict.fromkeys(alike, 0)
+    found |= {(int(a), int(b)): int(count) for (a, b), count in zip(pairs.T, counts, strict=True)}
+    order = sorted(found, key=lambda pair: (-found[pair], pair))
+    return [{"classes": list(pair), "count": found[pair], "alike": pair in alike} for pair in order]
 
 
 def check(answers: Answers, labels: Mapping[int, int]) -> dict[str, Any]:

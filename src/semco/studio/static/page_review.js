@@ -8,7 +8,7 @@ import { openPreview } from "./preview.js";
 import { className, label, store } from "./store.js";
 import { Wall } from "./wall.js";
 
-const SURE = 0.9;
+const SURE = 0.9, MOST_OF_PAIR = 100;
 
 export function reviewPage() {
   let summary = null, view = "sure", group = "", pair = null, isClosed = false, active = null, round = store.finished;
@@ -66,7 +66,7 @@ export function reviewPage() {
     const ask = (values) => get(`/api/view?${new URLSearchParams({ labelled: "no", order: "useful", ...values })}`);
     try {
       if (view === "pair" && pair) {
-        const [a, b] = pair.split(",").map(Number), both = await ask({ guesses: pair, disagree: "yes" });
+        const [a, b] = pair.split(",").map(Number), both = await ask({ guesses: pair });
         walls.replaceChildren(...[a, b].map((own) => wallFor(`Taken for ${className(own)}`, only(both, own))));
       } else {
         const queries = { sure: { order: "sure", least: SURE }, disagree: { disagree: "yes" }, unsure: { most: SURE - 0.001 }, pair: { disagree: "yes" } };
@@ -83,7 +83,11 @@ export function reviewPage() {
     const rows = found.numbers.map((_, i) => i).filter(keep), pick = (column) => rows.map((i) => found[column][i]);
     return { numbers: pick("numbers"), guesses: pick("guesses"), confidence: pick("confidence"), others: pick("others") };
   };
-  const only = (found, own) => filtered(found, (i) => found.guesses[i] === own);
+  // The most useful answers of one class of a pair: the heads disagree, or the model is unsure.
+  const only = (found, own) => {
+    const kept = filtered(found, (i) => found.guesses[i] === own);
+    return Object.fromEntries(Object.entries(kept).map(([column, values]) => [column, values.slice(0, MOST_OF_PAIR)]));
+  };
 
   function drawStatus() {
     if (!active) return;

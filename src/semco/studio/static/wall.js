@@ -128,7 +128,7 @@ export class Wall {
     badges.replaceChildren();
     if (label !== null) badges.append(badge(label, className(label), "given"));
     else if (answer) {
-      badges.append(badge(answer.guess, `${className(answer.guess)} ${answer.confidence} %`, "guess"));
+      badges.append(badge(answer.guess, className(answer.guess), "guess", `${answer.confidence} %`));
       if (answer.other >= 0) badges.append(badge(answer.other, className(answer.other), "guess other"));
     }
   }
@@ -308,6 +308,6 @@ class Carried {
   }
 }
 
-function badge(classNumber, text, kind) {
-  return h("span", { class: `badge ${kind}`, style: { "--own": colour(classNumber) } }, h("i"), text);
+function badge(classNumber, name, kind, share = null) {
+  return h("span", { class: `badge ${kind}`, style: { "--own": colour(classNumber) } }, h("i"), h("span", { class: "text" }, name), share);
 }
