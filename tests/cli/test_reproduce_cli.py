@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from semco.cli.reproduce import format_hours
-from semco.experiment.reproduction import StepEstimate
+from semco.experiment.paper.reproduction import StepEstimate
 from tests.cli.in_process import run_here
 
 

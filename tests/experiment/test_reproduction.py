@@ -12,8 +12,8 @@ from semco.config import LabelsConfig
 from semco.data.class_names import class_names
 from semco.errors import UserError
 from semco.experiment.comparison import Outcome
-from semco.experiment.paper_groups import compare_rules, published_groups
-from semco.experiment.reproduction import (
+from semco.experiment.paper.groups import compare_rules, published_groups
+from semco.experiment.paper.reproduction import (
     PaperCell,
     StepEstimate,
     cell_config,

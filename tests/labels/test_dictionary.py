@@ -79,3 +79,13 @@ def test_the_bundled_dictionary(near: tuple[str, str], far: tuple[str, str]) -> 
 def test_common_kinds_of_the_bundled_dictionary() -> None:
     assert dictionary().nearest_kind("butterfly", "moth") in ("lepidopteran", "lepidopteron", "lepidopterous_insect")
     assert dictionary().nearest_kind("trout", "salmon") == "salmonid"
+
+
+def test_a_compound_is_what_its_end_says() -> None:
+    book = dictionary()
+    assert book.known("gala_apple") == "apple"
+    assert book.known("golden_delicious") == "golden_delicious"
+    assert book.known("zzyzx") is None
+    related = book.relations(["gala_apple", "granny_smith_apple", "zzyzx"])
+    assert related[0, 1] == pytest.approx(KIND + DEFINITION)  # both are read as apple: equal kinds and definitions
+    assert not related[2].any()

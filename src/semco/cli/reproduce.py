@@ -16,7 +16,7 @@ from semco.cli.compare import run_all
 
 if TYPE_CHECKING:
     from semco.experiment.comparison import Outcome
-    from semco.experiment.reproduction import CellResult, PlannedCell
+    from semco.experiment.paper.reproduction import CellResult, PlannedCell
 
 NOT_PUBLISHED = "a small network and few steps: not the published setting, so the numbers cannot be compared with it"
 
@@ -45,7 +45,7 @@ def reproduce(
 ) -> None:
     """Train the cells of the paper's tables and figures and show our numbers beside the published ones."""
     from semco.experiment.comparison import parse_seeds
-    from semco.experiment.reproduction import collect, make_runs, paper_cells, plan_cells, unpublished
+    from semco.experiment.paper.reproduction import collect, make_runs, paper_cells, plan_cells, unpublished
 
     if as_json and not dry_run:
         raise typer.BadParameter("--json shows the plan: use it with --dry-run.")
@@ -99,7 +99,7 @@ def format_hours(hours: float) -> str:
 
 def show_results(results: Sequence[CellResult], outcomes: Sequence[Outcome], scale: ScaleName, out: Path) -> None:
     """Print our numbers beside the published ones and write the page."""
-    from semco.experiment.reproduction import paper_tables
+    from semco.experiment.paper.reproduction import paper_tables
     from semco.report.analysis import analysis_sections
     from semco.report.reproduction import grid_section, grids
     from semco.report.sections import write_sections
@@ -124,7 +124,7 @@ def show_results(results: Sequence[CellResult], outcomes: Sequence[Outcome], sca
 def show_groups(settings: Sequence[str]) -> None:
     """Print our groups, by the paper's rule and by ours, and their agreement with the published ones."""
     from semco.config import configure
-    from semco.experiment.paper_groups import compare_rules, published_groups
+    from semco.experiment.paper.groups import compare_rules, published_groups
 
     labels = configure(settings=settings).labels
     console = Console(soft_wrap=True, highlight=False)

@@ -87,13 +87,17 @@ class Dictionary:
             found.update(above)
         return frozenset(found)
 
+    def known(self, noun: str) -> str | None:
+        """Return the longest end of a compound that is in the dictionary: ``gala_apple`` is an ``apple``."""
+        words = noun.split("_")
+        return next((end for i in range(len(words)) if (end := "_".join(words[i:])) in self._place), None)
+
     def relations(self, nouns: Sequence[str | None]) -> Square:
         """Return how closely each two nouns are related (K, K); the diagonal is 0."""
-        chosen = [i for i, noun in enumerate(nouns) if noun in self._place]
+        known = {i: found for i, noun in enumerate(nouns) if noun is not None and (found := self.known(noun))}
         result = np.zeros((len(nouns), len(nouns)), dtype=np.float32)
-        if len(chosen) > 1:
-            known = [noun for noun in nouns if noun is not None and noun in self._place]
-            result[np.ix_(chosen, chosen)] = self._relations(known)
+        if len(known) > 1:
+            result[np.ix_(list(known), list(known))] = self._relations(list(known.values()))
         np.fill_diagonal(result, 0)
         return result
 

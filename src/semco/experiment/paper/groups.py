@@ -10,7 +10,7 @@ import yaml
 from semco.analysis.group_scores import GroupScores, score_groups
 from semco.config import LabelsConfig
 from semco.data.class_names import class_names
-from semco.experiment.reproduction import FOLDER
+from semco.experiment.paper.reproduction import FOLDER
 from semco.labels import Groups, group_classes, label_source
 
 PublishedGroups = Sequence[Sequence[str]]

@@ -1,6 +1,6 @@
 """The tables and figures of the paper as cells, each a recipe with the number that was published.
 
-The tables are data (``paper/tables.yaml``). A cell is one setting with several seeds; its runs are those of
+The tables are data (``tables.yaml``). A cell is one setting with several seeds; its runs are those of
 `semco.experiment.comparison`, so finished ones are skipped and a failed one stops nothing else.
 """
 
@@ -24,7 +24,7 @@ from semco.experiment.comparison import Cell, Outcome
 from semco.models import build_network
 from semco.run.folder import RunFolder
 
-FOLDER = Path(__file__).with_name("paper")
+FOLDER = Path(__file__).parent
 Scale = Literal["full", "cpu"]
 # Images of the pass that is timed.
 TIMED_IMAGES = 8
