@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import pytest
 
@@ -50,9 +51,11 @@ def test_short_runs_learn_faster_and_long_ones_as_in_the_paper(steps: int, rate:
 
 
 def test_a_loaded_backbone_learns_at_a_tenth_of_the_heads_rate() -> None:
-    assert highest_learning_rate(OptimConfig(), 1000, pretrained=True) == 0.03
-    assert highest_backbone_rate(OptimConfig(), 1000, pretrained=True) == pytest.approx(0.003)
-    assert highest_backbone_rate(OptimConfig(lr=0.2), 1000, pretrained=True) == pytest.approx(0.02)
+    assert highest_learning_rate(OptimConfig(), 1000, "top") == 0.03
+    assert highest_learning_rate(OptimConfig(), 1000, "all") == 0.003  # at 0.03 the backbone is destroyed
+    assert highest_backbone_rate(OptimConfig(), 1000, "top") == pytest.approx(0.003)
+    assert highest_backbone_rate(OptimConfig(), 1000, "all") == pytest.approx(0.0003)
+    assert highest_backbone_rate(OptimConfig(lr=0.2), 1000, "top") == pytest.approx(0.02)
 
 
 @pytest.mark.parametrize("steps", [1, 500, 307_200])
@@ -61,8 +64,8 @@ def test_a_backbone_from_scratch_learns_at_the_rate_of_the_heads(steps: int) -> 
         assert highest_backbone_rate(config, steps) == highest_learning_rate(config, steps)
 
 
-@pytest.mark.parametrize("pretrained", [False, True])
-def test_a_given_backbone_rate_is_used(pretrained: bool) -> None:
+@pytest.mark.parametrize("pretrained", [None, "heads"])
+def test_a_given_backbone_rate_is_used(pretrained: Literal["heads"] | None) -> None:
     config = OptimConfig(backbone_lr=0.007)
     assert highest_backbone_rate(config, 500, pretrained) == 0.007
     assert highest_learning_rate(config, 500, pretrained) == (0.03 if pretrained else 0.1)

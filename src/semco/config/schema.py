@@ -184,7 +184,8 @@ class AugmentConfig(Section):
 
 class OptimConfig(Section):
     lr: PositiveFloat | Literal["auto"] = "auto"
-    """Learning rate; "auto" is the paper's 0.03 in runs of its length and up to 0.1 in short runs."""
+    """Learning rate; "auto" is the paper's 0.03 in runs of its length and up to 0.1 in short runs; from loaded weights
+    0.03, or 0.003 if all layers are trained."""
     backbone_lr: PositiveFloat | Literal["auto"] = "auto"
     """Learning rate of the backbone; "auto": that of the heads, or for loaded weights a tenth of it."""
     momentum: Unit = 0.9

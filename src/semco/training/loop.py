@@ -26,6 +26,7 @@ from semco.errors import UserError
 from semco.methods.base import Forward, Method, Pool
 from semco.models import Network, has_weights
 from semco.models.averaging import ema_copy, ema_decay_at, update_ema
+from semco.models.tuning import choose_tune
 from semco.run.checkpoint import Checkpoint, checkpoints, load_checkpoint, remove_old_checkpoints
 from semco.run.folder import RunFolder
 from semco.run.identity import check_same_run
@@ -108,7 +109,7 @@ class Trainer:
     @cached_property
     def _rates(self) -> Rates:
         optim, steps = self.config.optim, self.config.training.total_steps
-        pretrained = has_weights(self.config.model)
+        pretrained = choose_tune(self.config.model) if has_weights(self.config.model) else None
         return Rates(
             heads=highest_learning_rate(optim, steps, pretrained),
             backbone=highest_backbone_rate(optim, steps, pretrained),
