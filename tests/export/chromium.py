@@ -134,6 +134,12 @@ class Browser:
         self._call("Page.navigate", url=url)
         self.wait("document.readyState === 'complete' && location.href !== 'about:blank'")
 
+    def leave(self) -> None:
+        """Leave the page, which may ask a server that has ended, and forget its errors."""
+        self._call("Page.navigate", url="about:blank")
+        self.wait("location.href === 'about:blank'")
+        self.problems.clear()
+
     def run(self, script: str) -> Any:
         """Return the value of an expression."""
         done = self._call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)

@@ -26,7 +26,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 def show(browser: Browser, studio: Studio) -> None:
-    browser.problems.clear()
+    browser.leave()
     browser.open(studio.guard.url)
     browser.wait("document.documentElement.dataset.ready")
 
