@@ -224,7 +224,7 @@ async def _closing(form: Any) -> Any:
 
 
 def make_server(service: Service, host: str, port: int) -> Any:
-    """Return the service as a server, whose method ``run`` answers requests until it is told to end."""
+    """Return the service as a server, whose method ``run`` answers requests until it is stopped."""
     return app_server(build_app(service), service.limits.seconds, host=host, port=port)
 
 

@@ -50,7 +50,7 @@ class Job:
             )
 
     def is_running(self) -> bool:
-        """Return whether the job is at work; a process that has said its last word only ends."""
+        """Return whether the job is at work; a process that has written its last status only ends."""
         return self._is_alive() and self._reported()["state"] == "running"
 
     def _is_alive(self) -> bool:

@@ -1,4 +1,4 @@
-"""What can be said about one image file: whether it can be read, what is unusual about it, and what it looks like."""
+"""Facts about one image file: whether it can be read, what is unusual about it, and what it looks like."""
 
 from __future__ import annotations
 
