@@ -64,8 +64,9 @@ def group_accuracy(confusion: Ints, group_ids: Ints) -> float:
 
 def _group_confusion(confusion: Ints, group_ids: Ints) -> Ints:
     """Return the confusion matrix of groups (Q, Q)."""
-    members = (group_ids[:, None] == np.arange(int(group_ids.max()) + 1)[None]).astype(np.int64)  # (K, Q)
-    grouped: Ints = members.T @ confusion @ members
+    grouped: Ints = np.zeros((int(group_ids.max()) + 1,) * 2, dtype=np.int64)
+    rows, columns = np.nonzero(confusion)  # few, if there are thousands of classes
+    np.add.at(grouped, (group_ids[rows], group_ids[columns]), confusion[rows, columns])
     return grouped
 
 
