@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import uvicorn
-
 from semco.data.sources.bundled import fruit_photos
+from semco.export.service import app_server
 from semco.studio.project import Project
 from semco.studio.server import Guard, bind, build_app
 
@@ -35,8 +34,7 @@ class Studio:
         self._socket = bind(None)
         self.port = self._socket.getsockname()[1]
         self.guard = Guard(self.port)
-        config = uvicorn.Config(build_app(self.project, self.guard), log_level="critical", ws="none")
-        self._server = uvicorn.Server(config)
+        self._server = app_server(build_app(self.project, self.guard))
         self._thread = threading.Thread(target=self._server.run, args=([self._socket],), daemon=True)
 
     def __enter__(self) -> Studio:
