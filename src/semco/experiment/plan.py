@@ -6,8 +6,6 @@ A few passes are timed on this machine before the run starts; the choice is save
 from __future__ import annotations
 
 import copy
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -29,6 +27,7 @@ from semco.models.tuning import Tune, choose_tune
 from semco.training.forward import NetworkForward
 from semco.training.observer import NullObserver
 from semco.training.precision import choose_precision
+from semco.training.timing import shortest_time
 from semco.types import Progress, Views
 
 # Training the last stages of a backbone pays from so many steps on, and no run from loaded weights takes more than so
@@ -37,7 +36,6 @@ FEWEST_TOP_STEPS, MOST_STEPS = 300, 600
 FEWEST_STEPS = 20
 # Labelled images of a timed step, and images of a timed pass through frozen layers.
 TIMED_LABELLED, TIMED_IMAGES = 2, 8
-TIMED_REPEATS = 3
 HOUR = 3600.0
 
 
@@ -163,7 +161,7 @@ class StepTimer:
             return 0.0
         frozen, images = self._model.tuned.frozen(), self._images.plain(torch.arange(TIMED_IMAGES))
         with torch.inference_mode():
-            seconds = _shortest(lambda: frozen(images), self._device)
+            seconds = shortest_time(lambda: frozen(images), self._device)
         views = len(self._problem.dataset.train_images) * (1 + 2 * self._config.model.cached_views)
         return seconds / TIMED_IMAGES * views
 
@@ -187,19 +185,7 @@ class StepTimer:
         def step() -> None:
             self._method.compute(batch, forward, progress).total.backward()
 
-        return _shortest(step, self._device)
+        return shortest_time(step, self._device)
 
     def _network(self) -> Network:
         return copy.deepcopy(self._model.trained_part()).train()
-
-
-def _shortest(run: Callable[[], object], device: torch.device) -> float:
-    """Return the shortest of several durations, of which the first warms up."""
-    seconds = []
-    for _ in range(TIMED_REPEATS):
-        started = time.perf_counter()
-        run()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        seconds.append(time.perf_counter() - started)
-    return min(seconds[1:])

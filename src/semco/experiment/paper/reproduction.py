@@ -6,8 +6,6 @@ The tables are data (``tables.yaml``). A cell is one setting with several seeds;
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -23,6 +21,7 @@ from semco.errors import UserError, unknown
 from semco.experiment.comparison import Cell, Outcome
 from semco.models import build_network
 from semco.run.folder import RunFolder
+from semco.training.timing import shortest_time
 
 FOLDER = Path(__file__).parent
 Scale = Literal["full", "cpu"]
@@ -220,10 +219,5 @@ class StepEstimate:
         if key not in self._seconds:
             network = build_network(config.model, ("semantic",), 100, 128, 3, key[1])
             images = torch.rand(TIMED_IMAGES, 3, key[1], key[1])
-            best = math.inf
-            for _ in range(2):
-                started = time.perf_counter()
-                network(images).logits.sum().backward()
-                best = min(best, time.perf_counter() - started)
-            self._seconds[key] = best / TIMED_IMAGES
+            self._seconds[key] = shortest_time(lambda: network(images).logits.sum().backward()) / TIMED_IMAGES
         return self._seconds[key]
