@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from semco.evaluation import metrics
+from semco.evaluation.confusion import Confusion, confusion_from_json, confusion_of
 
 # Four images, three classes; argmax is 0, 1, 2, 0 and the truth 0, 1, 1, 2.
 PROBABILITIES = np.array([[0.8, 0.1, 0.1], [0.2, 0.5, 0.3], [0.1, 0.3, 0.6], [0.55, 0.35, 0.1]])
 TRUTH = np.array([0, 1, 1, 2])
-CONFUSION = np.array([[1, 0, 0], [0, 1, 1], [1, 0, 0]])
+CONFUSION = confusion_of(PROBABILITIES.argmax(axis=1), TRUTH, 3)
 
 
 def test_top_k_by_hand() -> None:
@@ -36,8 +37,55 @@ def test_top_k_equals_a_sorted_loop() -> None:
 
 
 def test_confusion_by_hand() -> None:
-    confusion = metrics.confusion_matrix(PROBABILITIES.argmax(axis=1), TRUTH, 3)
-    np.testing.assert_array_equal(confusion, CONFUSION)
+    assert CONFUSION.dense().tolist() == [[1, 0, 0], [0, 1, 1], [1, 0, 0]]
+    assert (CONFUSION.images.tolist(), CONFUSION.predictions.tolist()) == ([1, 2, 1], [2, 1, 1])
+    assert CONFUSION.correct.tolist() == [1, 1, 0]
+    assert CONFUSION.mistakes() == [(1, 2, 1), (2, 0, 1)]
+
+
+def test_the_most_common_mistakes_come_first() -> None:
+    confusion = _from_matrix([[2, 1, 0], [4, 0, 1], [0, 3, 3]])
+    assert confusion.mistakes() == [(1, 0, 4), (2, 1, 3), (0, 1, 1), (1, 2, 1)]
+
+
+def test_confusion_equals_a_loop_and_survives_json() -> None:
+    generator = np.random.default_rng(2)
+    truth, predicted = generator.integers(0, 7, size=(2, 500))
+    expected = [[0] * 7 for _ in range(7)]
+    for t, p in zip(truth, predicted, strict=True):
+        expected[t][p] += 1
+    confusion = confusion_of(predicted, truth, 7)
+    assert confusion.dense().tolist() == expected
+    for values in (confusion.to_json(), expected):
+        read = confusion_from_json(values, 7)
+        assert read is not None
+        assert read.to_json() == confusion.to_json()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        None,
+        [[1]],
+        [[1, 2, 3]],
+        [[1, 2, 3], [1], 2],
+        "text",
+        {},
+        {"truth": ["a"], "predicted": [0], "counts": [1]},
+        {"truth": [2**70], "predicted": [0], "counts": [1]},
+        {"truth": [0], "predicted": [3], "counts": [1]},
+        {"truth": [-1], "predicted": [0], "counts": [1]},
+        {"truth": [0, 1], "predicted": [0], "counts": [1]},
+    ],
+)
+def test_a_confusion_of_other_classes_is_none(values: object) -> None:
+    assert confusion_from_json(values, 3) is None
+
+
+def _from_matrix(values: list[list[int]]) -> Confusion:
+    confusion = confusion_from_json(values, len(values))
+    assert confusion is not None
+    return confusion
 
 
 def test_per_class_by_hand() -> None:
@@ -46,10 +94,10 @@ def test_per_class_by_hand() -> None:
 
 
 def test_a_class_without_images_has_no_accuracy() -> None:
-    confusion = np.array([[2, 1, 0], [0, 0, 0], [0, 0, 3]])
+    confusion = _from_matrix([[2, 1, 0], [0, 0, 0], [0, 0, 3]])
     assert metrics.per_class_accuracy(confusion) == [2 / 3, None, 1.0]
     assert metrics.per_class_precision(confusion) == [1.0, 0.0, 1.0]
-    assert metrics.per_class_precision(confusion.T)[1] is None
+    assert metrics.per_class_precision(_from_matrix([[2, 0, 0], [1, 0, 0], [0, 0, 3]]))[1] is None
 
 
 def test_mistakes_within_a_group_count_as_correct() -> None:

@@ -91,7 +91,7 @@ def test_a_written_evaluation_holds_confusion_and_samples(tmp_path: Path) -> Non
     samples = pick_samples(torch.zeros(5, 1, 4, 4, dtype=torch.uint8), PROBABILITIES, TRUTH)
     write_evaluation(tmp_path, evaluation, samples)
     values = json.loads((tmp_path / "evaluation.json").read_text())
-    assert values["confusion"] == [[1, 0, 0], [0, 1, 1], [1, 0, 0]]
+    assert values["confusion"] == {"truth": [0, 1, 1, 2], "predicted": [0, 1, 2, 0], "counts": [1, 1, 1, 1]}
     assert values["groups"] == [0, 1, 0]
     assert len(values["samples"]) == len(samples)
 

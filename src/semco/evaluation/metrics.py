@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from semco.evaluation.confusion import Confusion
+
 Floats = NDArray[np.floating]
 Ints = NDArray[np.integer]
 
@@ -35,39 +37,24 @@ def _rank_of_truth(probabilities: Floats, truth: Ints) -> Ints:
     return rank
 
 
-def confusion_matrix(predicted: Ints, truth: Ints, num_classes: int) -> Ints:
-    """Return counts (K, K): rows are true classes, columns predicted ones."""
-    cells = np.bincount(truth * num_classes + predicted, minlength=num_classes**2)
-    return cells.reshape(num_classes, num_classes)
-
-
-def per_class_accuracy(confusion: Ints) -> list[float | None]:
+def per_class_accuracy(confusion: Confusion) -> list[float | None]:
     """Return the recall of each class; None for a class without images."""
-    return [_ratio(int(row[k]), int(row.sum())) for k, row in enumerate(confusion)]
+    return _ratios(confusion.correct, confusion.images)
 
 
-def per_class_precision(confusion: Ints) -> list[float | None]:
+def per_class_precision(confusion: Confusion) -> list[float | None]:
     """Return the precision of each class; None for a class that is never predicted."""
-    return [_ratio(int(column[k]), int(column.sum())) for k, column in enumerate(confusion.T)]
+    return _ratios(confusion.correct, confusion.predictions)
 
 
-def per_group_accuracy(confusion: Ints, group_ids: Ints) -> list[float | None]:
+def per_group_accuracy(confusion: Confusion, group_ids: Ints) -> list[float | None]:
     """Return the fraction of each group's images that are given any class of the group; None without images."""
-    return per_class_accuracy(_group_confusion(confusion, group_ids))
+    return per_class_accuracy(confusion.of_groups(group_ids))
 
 
-def group_accuracy(confusion: Ints, group_ids: Ints) -> float:
+def group_accuracy(confusion: Confusion, group_ids: Ints) -> float:
     """Return the fraction of all images that are given a class of the correct group."""
-    grouped = _group_confusion(confusion, group_ids)
-    return float(np.trace(grouped) / grouped.sum())
-
-
-def _group_confusion(confusion: Ints, group_ids: Ints) -> Ints:
-    """Return the confusion matrix of groups (Q, Q)."""
-    grouped: Ints = np.zeros((int(group_ids.max()) + 1,) * 2, dtype=np.int64)
-    rows, columns = np.nonzero(confusion)  # few, if there are thousands of classes
-    np.add.at(grouped, (group_ids[rows], group_ids[columns]), confusion[rows, columns])
-    return grouped
+    return float(confusion.of_groups(group_ids).correct.sum() / confusion.counts.sum())
 
 
 def reliability(probabilities: Floats, truth: Ints, bins: int = 15) -> NDArray[np.float64]:
@@ -85,5 +72,5 @@ def expected_calibration_error(probabilities: Floats, truth: Ints, bins: int = 1
     return float(np.abs(correct - confidence).sum() / len(truth))
 
 
-def _ratio(part: int, whole: int) -> float | None:
-    return part / whole if whole else None
+def _ratios(parts: Ints, wholes: Ints) -> list[float | None]:
+    return [part / whole if whole else None for part, whole in zip(parts.tolist(), wholes.tolist(), strict=True)]

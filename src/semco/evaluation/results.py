@@ -20,6 +20,7 @@ from semco.data.normalise import normalise_images
 from semco.data.storage.mapped import in_chunks
 from semco.errors import UserError
 from semco.evaluation import metrics
+from semco.evaluation.confusion import Confusion, confusion_of
 from semco.evaluation.probabilities import Head
 from semco.evaluation.samples import Sample
 from semco.run.folder import RunFolder
@@ -46,7 +47,7 @@ class Evaluation:
     head: Head
     class_names: tuple[str, ...]
     group_ids: NDArray[np.integer]  # (K,)
-    confusion: NDArray[np.integer]  # (K, K): rows are true classes, columns predicted ones
+    confusion: Confusion
     accuracy: float
     top5: float
     group_accuracy: float
@@ -55,7 +56,7 @@ class Evaluation:
 
     @property
     def num_images(self) -> int:
-        return int(self.confusion.sum())
+        return int(self.confusion.counts.sum())
 
     def per_class(self) -> dict[str, float | None]:
         """Return the accuracy on the images of each class."""
@@ -106,7 +107,7 @@ def evaluate_probabilities(
     if not known.any():
         raise UserError("no image to evaluate on has a known class.")
     probabilities, truth = probabilities[known], truth[known]
-    confusion = metrics.confusion_matrix(probabilities.argmax(axis=1), truth, len(class_names))
+    confusion = confusion_of(probabilities.argmax(axis=1), truth, len(class_names))
     return Evaluation(
         head=head,
         class_names=tuple(class_names),
@@ -131,7 +132,7 @@ def write_evaluation(
         **evaluation.summary(),
         "class_names": list(evaluation.class_names),
         "groups": evaluation.group_ids.tolist(),
-        "confusion": evaluation.confusion.tolist(),
+        "confusion": evaluation.confusion.to_json(),
         "samples": [sample.to_json() for sample in samples],
         "heads": {
             head: {**each.numbers(), "reliability": each.reliability.tolist()} for head, each in (heads or {}).items()

@@ -9,10 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from semco.data.datasets import simplify_name
+from semco.evaluation.confusion import Confusion, confusion_from_json
 from semco.evaluation.metrics import per_class_accuracy, per_class_precision
 from semco.labels.matching.routes import MEAN_OF_WORDS, SPELLING_CORRECTION, WORD_DROPPING_ROUTES
 from semco.report.charts import Chart
@@ -21,6 +19,7 @@ from semco.report.runs import Run
 from semco.report.tables import MISSING, format_accuracy
 
 MISTAKES_SHOWN = 10
+CLASSES_DRAWN = 1_000  # a larger confusion matrix has cells smaller than a dot
 # Routes that may lead to a term of another meaning.
 UNCERTAIN_ROUTES = (*WORD_DROPPING_ROUTES, SPELLING_CORRECTION.route, MEAN_OF_WORDS.route)
 
@@ -100,7 +99,7 @@ class Confusions:
     """The confusion matrix of the test images and its most common mistakes."""
 
     introduction: str
-    chart: Chart
+    chart: Chart | None  # None: too many classes to draw
     mistakes: tuple[Mistake, ...]
 
     @property
@@ -120,64 +119,57 @@ class ClassRow:
     most_common_mistake: str
 
 
-def _confusion_matrix(run: Run) -> NDArray[np.int64] | None:
-    """Return the confusion matrix (K, K) of the test images; None if the run has none."""
-    matrix = np.asarray(run.evaluation.get("confusion") or [], dtype=np.int64)
+def _confusion(run: Run) -> Confusion | None:
+    """Return the confusion of the test images; None if the run has none."""
     size = len(run.class_names)
-    return matrix if size and matrix.shape == (size, size) else None
+    return confusion_from_json(run.evaluation.get("confusion"), size) if size else None
 
 
 def confusions(run: Run) -> Confusions | None:
     """Return the confusion matrix of the test images with its most common mistakes; None if the run has none."""
-    matrix = _confusion_matrix(run)
-    if matrix is None:
+    confusion = _confusion(run)
+    if confusion is None:
         return None
     names = run.class_names
     group_ids = [int(group_id) for group_id in run.evaluation.get("groups") or range(len(names))]
-    svg = confusion_chart(matrix, names, group_ids, "Confusion matrix of the test images")
     introduction = "Each row shows how the test images of one class were classified."
     if len(set(group_ids)) < len(group_ids):
         introduction += " Classes are ordered by label group; a frame marks each group of several classes."
-    chart = Chart("Confusion matrix", svg, caption="Numbers are percentages of a row.")
-    return Confusions(introduction, chart, _most_common_mistakes(matrix, names, group_ids))
+    chart = None
+    if len(names) <= CLASSES_DRAWN:
+        svg = confusion_chart(confusion.dense(), names, group_ids, "Confusion matrix of the test images")
+        chart = Chart("Confusion matrix", svg, caption="Numbers are percentages of a row.")
+    return Confusions(introduction, chart, _most_common_mistakes(confusion, names, group_ids))
 
 
-def _most_common_mistakes(
-    matrix: NDArray[np.int64], names: Sequence[str], group_ids: Sequence[int]
-) -> tuple[Mistake, ...]:
-    wrong = matrix - np.diag(np.diag(matrix))
-    order = np.argsort(-wrong, axis=None, kind="stable")[:MISTAKES_SHOWN]
-    cells = [divmod(int(cell), len(names)) for cell in order]
+def _most_common_mistakes(confusion: Confusion, names: Sequence[str], group_ids: Sequence[int]) -> tuple[Mistake, ...]:
+    images = confusion.images
     return tuple(
-        Mistake(names[t], names[p], f"{wrong[t, p]} of {matrix[t].sum()}", group_ids[t] == group_ids[p])
-        for t, p in cells
-        if wrong[t, p] > 0
+        Mistake(names[t], names[p], f"{count} of {images[t]}", group_ids[t] == group_ids[p])
+        for t, p, count in confusion.mistakes()[:MISTAKES_SHOWN]
     )
 
 
 def class_rows(run: Run) -> list[ClassRow]:
     """Return one row per class, sorted by recall; empty if the run has no confusion matrix."""
-    matrix = _confusion_matrix(run)
-    if matrix is None:
+    confusion = _confusion(run)
+    if confusion is None:
         return []
-    recalls, precisions, names = per_class_accuracy(matrix), per_class_precision(matrix), run.class_names
+    worst: dict[int, str] = {}
+    for truth, predicted, count in confusion.mistakes():
+        worst.setdefault(truth, f"{run.class_names[predicted]} ({count})")
+    recalls, precisions = per_class_accuracy(confusion), per_class_precision(confusion)
     rows = [
         ClassRow(
             name,
-            images=int(matrix[k].sum()),
+            images=images,
             recall=format_accuracy(recall),
             percent=round(100 * (recall or 0.0), 1),
             precision=format_accuracy(precision),
-            most_common_mistake=_most_common_mistake(matrix[k], k, names),
+            most_common_mistake=worst.get(k, MISSING),
         )
-        for k, (name, recall, precision) in enumerate(zip(names, recalls, precisions, strict=True))
+        for k, (name, images, recall, precision) in enumerate(
+            zip(run.class_names, confusion.images.tolist(), recalls, precisions, strict=True)
+        )
     ]
     return sorted(rows, key=lambda row: row.percent)
-
-
-def _most_common_mistake(counts: NDArray[np.int64], k: int, names: Sequence[str]) -> str:
-    """Return the wrong class that images of class ``k`` are most often given, with their number; ``counts`` is (K,)."""
-    wrong = counts.copy()
-    wrong[k] = 0
-    worst = int(wrong.argmax())
-    return f"{names[worst]} ({wrong[worst]})" if wrong[worst] else MISSING
