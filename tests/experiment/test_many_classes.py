@@ -39,7 +39,7 @@ def test_from_data_to_report(num_classes: int, tiny_values: dict[str, Any], tmp_
         tmp_path / "many.npz",
         x_train=images, y_train=labels, x_test=images[last], y_test=labels[last], class_names=names,
     )  # fmt: skip
-    np.save(tmp_path / "vectors.npy", np.random.default_rng(0).normal(size=(num_classes, 16)).astype(np.float32))
+    np.save(tmp_path / "vectors.npy", np.random.default_rng(0).normal(size=(num_classes, 64)).astype(np.float32))
     data = {"source": str(tmp_path / "many.npz"), "labels_per_class": 2}
     changes = {"data": data, "labels": {"path": str(tmp_path / "vectors.npy")}, "training": {"steps": 1}}
     observer = Messages()

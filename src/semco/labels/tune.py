@@ -18,6 +18,8 @@ from semco.labels.groups import group_classes
 
 # Pairs in the paper's groups of CIFAR-100 (table "class groups obtained by clustering the retrofitted embeddings").
 REFERENCE_SHARE = 9 / 4950
+# With more pairs than half the number of classes a class has more than one neighbour on average, and groups chain.
+MOST_PAIRS_PER_CLASS = 0.5
 LARGEST_SHARE = 0.1  # at a suggested eps no group has a larger share of the classes (but three classes are always fine)
 
 Members = tuple[tuple[str, ...], ...]
@@ -123,14 +125,14 @@ def suggested_eps(matrix: Matrix) -> float:
 
 
 def eps_for_share(matrix: Matrix, share: float = REFERENCE_SHARE) -> float:
-    """Return the eps at which this share of all pairs of classes are neighbours.
+    """Return the eps at which this share of all pairs of classes are neighbours, at most half as many as classes.
 
     This transfers eps between sources with different scales of cosines. The number of pairs is rounded down, so that
-    ten classes, which have 45 pairs, are not grouped.
+    ten classes, which have 45 pairs, are not grouped. The limit matters from 551 classes on.
     """
     pairs = np.sort(distances(matrix)[np.triu_indices(len(matrix), k=1)])
     if not pairs.size:
         return 0.0
-    near = min(int(share * len(pairs)), len(pairs) - 1)
+    near = min(int(share * len(pairs)), int(MOST_PAIRS_PER_CLASS * len(matrix)), len(pairs) - 1)
     below = float(pairs[near - 1]) if near else 0.0
     return (below + float(pairs[near])) / 2
