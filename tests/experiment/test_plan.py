@@ -76,22 +76,19 @@ def test_at_least_some_steps(make_config: Make, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
-    ("minutes", "tune", "steps"),
+    ("minutes", "steps"),
     [
-        # Runs of top are repeated for 2 folds, those of heads for 3; 30 s go to the frozen layers.
-        (30, "top", 590),  # (1800 - 30) / (3 * 1)
-        (20, "top", 390),
-        (10, "heads", 600),  # top would have 190 steps; heads fit easily, and 600 are the most
-        (1, "heads", 75),  # (60 - 30) / (4 * 0.1)
+        (10, 600),  # they fit easily, and 600 are the most
+        (1, 75),  # (60 - 30) / (4 * 0.1): the run is repeated for 3 folds, and 30 s go to the frozen layers
     ],
 )
-def test_what_is_trained_from_loaded_weights(
-    minutes: float, tune: str, steps: int, make_config: Make, weights: Path, monkeypatch: pytest.MonkeyPatch
+def test_from_loaded_weights_the_heads_are_trained(
+    minutes: float, steps: int, make_config: Make, weights: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = make_config(model={"weights": str(weights)})
-    with_times(monkeypatch, {"top": 1.0, "heads": 0.1}, frozen=30.0)
+    with_times(monkeypatch, {"heads": 0.1}, frozen=30.0)
     plan = make_plan(config, problem_of(config), CPU, minutes)
-    assert (plan.config.model.tune, plan.config.training.steps) == (tune, steps)
+    assert (plan.config.model.tune, plan.config.training.steps) == ("heads", steps)
     assert plan.seconds <= 60 * minutes
 
 

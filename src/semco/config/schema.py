@@ -159,7 +159,7 @@ class ModelConfig(Section):
     tune: Literal["auto", "all", "top", "heads"] = "auto"
     """The layers that are trained: all, the last stages of the backbone and the heads ("top"), or only the heads. The
     others keep their loaded weights, and their outputs are computed once for all steps. "auto" is "all" from random
-    weights; from loaded ones, what fits into the time, else "heads"."""
+    weights and "heads" from loaded ones."""
     freeze_norm: Annotated[Literal["auto", "on", "off"], BeforeValidator(_on_or_off)] = "auto"
     """Keep the statistics of batch normalisation as they were loaded; "auto": for backbones with loaded weights."""
     heads_init: Literal["auto", "probe", "random"] = "auto"

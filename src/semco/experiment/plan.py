@@ -30,10 +30,8 @@ from semco.training.precision import choose_precision
 from semco.training.timing import shortest_time
 from semco.types import Progress, Views
 
-# Training the last stages of a backbone pays from so many steps on, and no run from loaded weights takes more than so
-# many (docs/lab/pretrained.md).
-FEWEST_TOP_STEPS, MOST_STEPS = 300, 600
-FEWEST_STEPS = 20
+# No run from loaded weights takes more steps (docs/lab/pretrained.md).
+FEWEST_STEPS, MOST_STEPS = 20, 600
 # Labelled images of a timed step, and images of a timed pass through frozen layers.
 TIMED_LABELLED, TIMED_IMAGES = 2, 8
 HOUR = 3600.0
@@ -78,13 +76,20 @@ class Plan:
 
 
 def make_plan(config: Config, problem: Problem, device: torch.device, minutes: float) -> Plan:
-    """Choose what is trained and for how long, as far as the configuration leaves it open."""
-    if config.model.tune != "auto" or not has_weights(config.model):
-        return _fit(config, problem, device, minutes)
-    top = _fit(_with_tune(config, "top"), problem, device, minutes)
-    if top.config.training.total_steps >= FEWEST_TOP_STEPS and top.seconds <= 60 * minutes:
-        return top
-    return _fit(_with_tune(config, "heads"), problem, device, minutes)
+    """Return the plan with as many steps as fit into the minutes, unless the configuration gives their number.
+
+    From loaded weights the heads are trained unless the configuration asks for more layers: on CPUs the other layers
+    took thirty times as long and gained nothing (docs/lab/pretrained.md).
+    """
+    config = _with_tune(config, choose_tune(config.model)) if has_weights(config.model) else config
+    timer = StepTimer(config, problem, device)
+    step, frozen = timer.step_seconds(), timer.frozen_seconds()
+    training, repeats = config.training, 1 + _folds(config, problem)
+    if training.steps is None and training.epochs is None:
+        most = MOST_STEPS if has_weights(config.model) else training.total_steps
+        steps = max(FEWEST_STEPS, min(most, int((60 * minutes - frozen) / (step * repeats))))
+        config = config.model_copy(update={"training": training.model_copy(update={"steps": steps})})
+    return Plan(config, step, frozen, repeats)
 
 
 def with_length(config: Config) -> Config:
@@ -102,18 +107,6 @@ def with_plan_of(config: Config, planned: Config) -> Config:
 
 def _with_tune(config: Config, tune: Literal["auto"] | Tune) -> Config:
     return config.model_copy(update={"model": config.model.model_copy(update={"tune": tune})})
-
-
-def _fit(config: Config, problem: Problem, device: torch.device, minutes: float) -> Plan:
-    """Return the plan with as many steps as fit, unless the configuration gives their number."""
-    timer = StepTimer(config, problem, device)
-    step, frozen = timer.step_seconds(), timer.frozen_seconds()
-    training, repeats = config.training, 1 + _folds(config, problem)
-    if training.steps is None and training.epochs is None:
-        most = MOST_STEPS if has_weights(config.model) else training.total_steps
-        steps = max(FEWEST_STEPS, min(most, int((60 * minutes - frozen) / (step * repeats))))
-        config = config.model_copy(update={"training": training.model_copy(update={"steps": steps})})
-    return Plan(config, step, frozen, repeats)
 
 
 def _folds(config: Config, problem: Problem) -> int:
