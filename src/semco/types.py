@@ -5,7 +5,7 @@ Shapes: B labelled images, U unlabelled images, K classes, d embedding size, F f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -53,12 +53,15 @@ class Outputs:
     rotation: Tensor | None = None  # (N, 4), rotation head
 
     def detach(self) -> Outputs:
-        return Outputs(
-            features=self.features.detach(),
-            logits=self.logits.detach(),
-            embedding=None if self.embedding is None else self.embedding.detach(),
-            rotation=None if self.rotation is None else self.rotation.detach(),
-        )
+        return self._apply(Tensor.detach)
+
+    def rows(self, index: Tensor) -> Outputs:
+        """Return the outputs of some of the images, by position (n,)."""
+        return self._apply(lambda values: values[index])
+
+    def _apply(self, change: Callable[[Tensor], Tensor]) -> Outputs:
+        optional = (None if each is None else change(each) for each in (self.embedding, self.rotation))
+        return Outputs(change(self.features), change(self.logits), *optional)
 
 
 # So that torch.export can hand out the outputs of a network.
@@ -150,6 +153,7 @@ class PseudoLabels:
     class_ids: Tensor  # (U,) int64
     weights: Tensor  # (U,) float in [0, 1]; 0 = not retained
     confidence: Tensor  # (U,) float
+    group_ids: Tensor | None = None  # (U,) int64, the winning group of the semantic head
 
 
 @dataclass(frozen=True)

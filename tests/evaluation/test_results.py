@@ -14,11 +14,12 @@ import torch
 from PIL import Image
 
 from semco.errors import UserError
+from semco.evaluation import pool_labels
 from semco.evaluation.pool_labels import write_pseudo_labels
 from semco.evaluation.results import evaluate_probabilities, group_names, image_batches, write_evaluation
 from semco.evaluation.samples import pick_samples
 from semco.pseudo_labels.semantic import SemanticPseudoLabels
-from semco.types import PseudoLabels
+from semco.types import Outputs, PseudoLabels
 
 NAMES = ("shirt", "bag", "coat")
 GROUPS = np.array([0, 1, 0])
@@ -94,6 +95,29 @@ def test_a_written_evaluation_holds_confusion_and_samples(tmp_path: Path) -> Non
     assert values["confusion"] == {"truth": [0, 1, 1, 2], "predicted": [0, 1, 2, 0], "counts": [1, 1, 1, 1]}
     assert values["groups"] == [0, 1, 0]
     assert len(values["samples"]) == len(samples)
+
+
+@pytest.mark.parametrize("most", [1, 7, 1_000])
+def test_a_pool_is_labelled_some_images_at_a_time(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool_labels, "MOST_SCORES", most)
+    logits = torch.from_numpy(np.random.default_rng(0).normal(size=(10, 3)))
+    outputs = Outputs(features=torch.zeros(10, 2), logits=logits)
+    seen: list[int] = []
+
+    def pseudo_labels(some: Outputs, index: torch.Tensor) -> dict[str, PseudoLabels]:
+        seen.append(len(index))
+        torch.testing.assert_close(some.logits, logits[index])
+        values, class_ids = some.logits.max(dim=-1)
+        plain = PseudoLabels(class_ids, values, 2 * values)
+        return {"one_hot": plain, "semantic": PseudoLabels(class_ids, values, values, group_ids=class_ids + 1)}
+
+    found = pool_labels.label_pool(pseudo_labels, outputs)
+    assert seen == {1: [1] * 10, 7: [2] * 5, 1_000: [10]}[most]
+    assert found["one_hot"].class_ids.tolist() == logits.argmax(dim=-1).tolist()
+    torch.testing.assert_close(found["one_hot"].confidence, 2 * logits.max(dim=-1).values)
+    assert found["one_hot"].group_ids is None
+    assert found["semantic"].group_ids is not None
+    assert found["semantic"].group_ids.tolist() == (logits.argmax(dim=-1) + 1).tolist()
 
 
 def test_table_of_pseudo_labels(tmp_path: Path) -> None:

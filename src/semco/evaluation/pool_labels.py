@@ -1,23 +1,43 @@
-"""A table of the final pseudo-labels of the pool, for other tools.
+"""The final pseudo-labels of the pool, and a table of them for other tools.
 
-Shapes: U unlabelled images.
+Shapes: U unlabelled images, K classes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from semco.data.split import LABELLED
 from semco.files import atomic_path, encode_text, readable_name
-from semco.pseudo_labels.semantic import SemanticPseudoLabels
-from semco.types import PseudoLabels
+from semco.types import Outputs, PseudoLabels
+
+# Numbers per (U, K) tensor while pseudo-labels are made: a million images of a thousand classes would take gigabytes.
+MOST_SCORES = 20_000_000
+
+
+@torch.no_grad()
+def label_pool(
+    pseudo_labels: Callable[[Outputs, Tensor], Mapping[str, PseudoLabels]], outputs: Outputs
+) -> dict[str, PseudoLabels]:
+    """Return the pseudo-labels of a whole pool by head, from a method's own function, some images at a time."""
+    size, classes = outputs.logits.shape
+    index = torch.arange(size, device=outputs.logits.device)
+    parts = [pseudo_labels(outputs.rows(rows), rows) for rows in index.split(max(1, MOST_SCORES // classes))]
+    return {head: _join([part[head] for part in parts]) for head in parts[0]}
+
+
+def _join(parts: Sequence[PseudoLabels]) -> PseudoLabels:
+    columns = [[getattr(part, name) for part in parts] for name in ("class_ids", "weights", "confidence", "group_ids")]
+    return PseudoLabels(*(None if column[0] is None else torch.cat(column) for column in columns))  # type: ignore[arg-type]
 
 
 def write_pseudo_labels(
@@ -70,6 +90,6 @@ def _head_columns(head: str, pseudo: PseudoLabels) -> dict[str, Any]:
         f"confidence_{head}": pa.array(pseudo.confidence.float().numpy(force=True), pa.float32()),
         f"retained_{head}": pa.array(pseudo.weights.numpy(force=True) > 0, pa.bool_()),
     }
-    if isinstance(pseudo, SemanticPseudoLabels):
+    if pseudo.group_ids is not None:
         columns[f"group_{head}"] = pa.array(pseudo.group_ids.numpy(force=True), pa.int64())
     return columns

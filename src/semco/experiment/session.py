@@ -23,7 +23,7 @@ from semco.data.split import hidden_truth
 from semco.distributed.processes import Processes, broadcast_from_main, gather_uneven_rows, same_error_everywhere
 from semco.evaluation.metrics import accuracy
 from semco.evaluation.model_file import ModelDescription, SavedModel, save_model
-from semco.evaluation.pool_labels import write_pseudo_labels
+from semco.evaluation.pool_labels import label_pool, write_pseudo_labels
 from semco.evaluation.probabilities import Head, HeadScorers, Scorer, heads_of, predict_probabilities
 from semco.evaluation.results import Evaluation, evaluate_probabilities, write_evaluation
 from semco.evaluation.samples import pick_samples
@@ -42,7 +42,7 @@ from semco.training.loop import Trainer
 from semco.training.observer import Observer
 from semco.training.precision import Choice, choose_precision
 from semco.training.statistics import describe_pool
-from semco.types import Outputs, PseudoLabels
+from semco.types import PseudoLabels
 
 
 @dataclass(frozen=True)
@@ -297,7 +297,7 @@ class Session:
                 evaluations = {each: self._evaluate(values, each) for each, values in scores.items()}
                 heads = {each: found for each, found in evaluations.items() if found is not None}
                 evaluation = heads.get(head)
-                pseudo_labels = self._pseudo_labels(outputs)
+                pseudo_labels = label_pool(self._method.pseudo_labels, outputs)
                 save_model(self.run.model, SavedModel(self._description(head), network, self.problem.label_vectors))
                 result = self._result(trainer, validation, evaluation, pseudo_labels, yardstick)
                 numbers = {each: found.numbers() for each, found in heads.items()}
@@ -356,12 +356,6 @@ class Session:
             precision=self._precision,
             seal=self._model.seal | {"configuration": run_digest(self.config)},
         )
-
-    @torch.no_grad()
-    def _pseudo_labels(self, outputs: Outputs) -> Mapping[str, PseudoLabels]:
-        """Return the final pseudo-labels of every unlabelled image, by head."""
-        index = torch.arange(len(self.problem.split.unlabelled), device=outputs.logits.device)
-        return self._method.pseudo_labels(outputs, index)
 
     def _pool_truth(self) -> Tensor:
         """Return the true classes of the pool (U,) as `hidden_truth` does."""

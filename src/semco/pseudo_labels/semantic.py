@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from semco.types import Outputs, PseudoLabels
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SemanticPseudoLabels(PseudoLabels):
     """`PseudoLabels` whose confidence is the score of the winning group."""
 
