@@ -18,25 +18,28 @@ import torch
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Tests run side by side; more threads would only get into each other's way. Not a fixture: those of a session or a
+# module, which train runs as well, come before any fixture of a test. The variable is for child processes, which the
+# workers of the tests are too.
+os.environ["OMP_NUM_THREADS"] = "1"
+torch.set_num_threads(1)
+
 CLASSES = ("dog", "cat", "ship", "truck")
 
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
-    """Tests run side by side; more threads would only get into each other's way."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    """One thread again after a test that asked for more."""
     yield
-    torch.set_num_threads(before)
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _same_computation_everywhere() -> Iterator[None]:
-    """One thread in child processes; float32 unless a test asks for bfloat16, also on CPUs that have it.
+    """Float32 unless a test asks for bfloat16, also on CPUs that have it.
 
     Some virtual machines announce tile registers (AMX) and then forbid them; oneDNN computes without them just as well.
     """
-    os.environ["OMP_NUM_THREADS"] = "1"
     os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("semco.training.precision.INSTRUCTIONS", frozenset())
