@@ -26,6 +26,59 @@ torch.set_num_threads(1)
 
 CLASSES = ("dog", "cat", "ship", "truck")
 
+# The files that take longest, with the processor seconds of each; what they are to the second does not matter.
+LONG_FILES = {
+    "experiment/test_runs_experiment.py": 50,
+    "distributed/test_distributed.py": 50,
+    "cli/test_runs_cli.py": 45,
+    "experiment/test_pretrained_runs.py": 33,
+    "distributed/test_distributed_methods.py": 30,
+    "report/test_page.py": 18,
+    "methods/test_contract.py": 18,
+    "studio/test_studio_server.py": 16,
+    "bench/test_bench_scale.py": 16,
+    "distributed/test_parent.py": 16,
+    "bench/test_bench_step.py": 15,
+    "experiment/test_comparison.py": 13,
+    "models/test_backbones.py": 12,
+    "test_estimator.py": 10,
+    "export/test_export.py": 10,
+    "models/test_hf.py": 8,
+    "test_golden.py": 8,
+    "cli/test_demo_cli.py": 8,
+    "models/test_tuning.py": 8,
+    "data/test_augment_pillow.py": 8,
+    "evaluation/test_zero_shot.py": 7,
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let every worker begin with long files and end with short tests, so that all of them end together.
+
+    A worker is first sent as many tests as any other, in this order, and later takes the last tests of the others.
+    """
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if workers == 1:
+        return
+    folder = Path(__file__).parent
+    files: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path.relative_to(folder).as_posix(), []).append(item)
+    short = [item for name, tests in files.items() if name not in LONG_FILES for item in tests]
+    queues: list[list[pytest.Item]] = [[] for _ in range(workers)]
+    seconds = [0] * workers
+    for name in sorted(files.keys() & LONG_FILES.keys(), key=lambda name: (-LONG_FILES[name], name)):
+        least = seconds.index(min(seconds))
+        queues[least] += files[name]
+        seconds[least] += LONG_FILES[name]
+    share = len(items) // workers
+    for queue in queues[:-1]:
+        missing = max(0, share - len(queue))
+        queue += short[:missing]
+        del short[:missing]
+    queues[-1] += short
+    items[:] = [item for queue in queues for item in queue]
+
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
