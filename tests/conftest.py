@@ -18,25 +18,81 @@ import torch
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Tests run side by side; more threads would only get into each other's way. Not a fixture: those of a session or a
+# module, which train runs as well, come before any fixture of a test. The variable is for child processes, which the
+# workers of the tests are too.
+os.environ["OMP_NUM_THREADS"] = "1"
+torch.set_num_threads(1)
+
 CLASSES = ("dog", "cat", "ship", "truck")
+
+# The files that take longest, with the processor seconds of each; what they are to the second does not matter.
+LONG_FILES = {
+    "experiment/test_runs_experiment.py": 50,
+    "distributed/test_distributed.py": 50,
+    "cli/test_runs_cli.py": 45,
+    "experiment/test_pretrained_runs.py": 33,
+    "distributed/test_distributed_methods.py": 30,
+    "report/test_page.py": 18,
+    "methods/test_contract.py": 18,
+    "studio/test_studio_server.py": 16,
+    "bench/test_bench_scale.py": 16,
+    "distributed/test_parent.py": 16,
+    "bench/test_bench_step.py": 15,
+    "experiment/test_comparison.py": 13,
+    "models/test_backbones.py": 12,
+    "test_estimator.py": 10,
+    "export/test_export.py": 10,
+    "models/test_hf.py": 8,
+    "test_golden.py": 8,
+    "cli/test_demo_cli.py": 8,
+    "models/test_tuning.py": 8,
+    "data/test_augment_pillow.py": 8,
+    "evaluation/test_zero_shot.py": 7,
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let every worker begin with long files and end with short tests, so that all of them end together.
+
+    A worker is first sent as many tests as any other, in this order, and later takes the last tests of the others.
+    """
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if workers == 1:
+        return
+    folder = Path(__file__).parent
+    files: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path.relative_to(folder).as_posix(), []).append(item)
+    short = [item for name, tests in files.items() if name not in LONG_FILES for item in tests]
+    queues: list[list[pytest.Item]] = [[] for _ in range(workers)]
+    seconds = [0] * workers
+    for name in sorted(files.keys() & LONG_FILES.keys(), key=lambda name: (-LONG_FILES[name], name)):
+        least = seconds.index(min(seconds))
+        queues[least] += files[name]
+        seconds[least] += LONG_FILES[name]
+    share = len(items) // workers
+    for queue in queues[:-1]:
+        missing = max(0, share - len(queue))
+        queue += short[:missing]
+        del short[:missing]
+    queues[-1] += short
+    items[:] = [item for queue in queues for item in queue]
 
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
-    """Tests run side by side; more threads would only get into each other's way."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    """One thread again after a test that asked for more."""
     yield
-    torch.set_num_threads(before)
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _same_computation_everywhere() -> Iterator[None]:
-    """One thread in child processes; float32 unless a test asks for bfloat16, also on CPUs that have it.
+    """Float32 unless a test asks for bfloat16, also on CPUs that have it.
 
     Some virtual machines announce tile registers (AMX) and then forbid them; oneDNN computes without them just as well.
     """
-    os.environ["OMP_NUM_THREADS"] = "1"
     os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("semco.training.precision.INSTRUCTIONS", frozenset())

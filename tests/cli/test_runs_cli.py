@@ -26,6 +26,7 @@ from semco.cli.running import exit_code
 from semco.config import merge
 from semco.errors import SemcoWarning
 from semco.run.folder import RunFolder
+from tests.cli.held import configure_small_demo, start_held
 from tests.cli.in_process import run_here
 
 WAIT = 240.0  # seconds until a process counts as hanging, on a machine that is busy with other work
@@ -46,8 +47,8 @@ def config_file(tiny_values: dict[str, Any], tmp_path: Path) -> Path:
 
 @pytest.fixture
 def long_config_file(quick_values: dict[str, Any], tmp_path: Path) -> Path:
-    """A run long enough to be caught in the middle."""
-    longer = {"steps": 90, "checkpoint_every": 20, "log_every": 7, "validate_every": 25}
+    """A run with a checkpoint in the middle, between two lines of metrics and between two validations."""
+    longer = {"steps": 30, "checkpoint_every": 10, "log_every": 7, "validate_every": 8}
     path = tmp_path / "long.yaml"
     path.write_text(yaml.safe_dump(merge(quick_values, {"training": longer})))
     return path
@@ -104,11 +105,6 @@ def wait_for_step(run: Path, step: int, process: subprocess.Popen[str]) -> None:
     raise AssertionError(f"step {step} was never reached")
 
 
-def started(config: Path, run: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "semco", "train", "--config", str(config), "--out", str(run)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
 def metrics_of(run: Path) -> list[dict[str, Any]]:
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     return [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
@@ -117,8 +113,8 @@ def metrics_of(run: Path) -> list[dict[str, Any]]:
 def test_a_killed_run_resumes_bit_for_bit(long_config_file: Path, tmp_path: Path) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     assert run_here("train", "--config", long_config_file, "--out", whole).returncode == 0
-    process = started(long_config_file, broken)
-    wait_for_step(broken, 28, process)
+    process = start_held(15, "train", "--config", long_config_file, "--out", broken)
+    wait_for_step(broken, 14, process)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert process.returncode == -signal.SIGKILL
@@ -129,7 +125,7 @@ def test_a_killed_run_resumes_bit_for_bit(long_config_file: Path, tmp_path: Path
     assert metrics_of(whole) == metrics_of(broken)
     first, second = (load_file(run / "model" / "model.safetensors") for run in (whole, broken))
     assert all(torch.equal(first[name], second[name]) for name in first)
-    last = "checkpoints/step-000000090.safetensors"
+    last = "checkpoints/step-000000030.safetensors"
     first, second = (load_file(run / last) for run in (whole, broken))
     assert first.keys() == second.keys()
     assert all(torch.equal(first[name], second[name]) for name in first)
@@ -140,8 +136,8 @@ def test_a_signal_saves_and_says_how_to_go_on(
     long_config_file: Path, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     run = tmp_path / "run"
-    process = started(long_config_file, run)
-    wait_for_step(run, 14, process)
+    process = start_held(8, "train", "--config", long_config_file, "--out", run)
+    wait_for_step(run, 8, process)
     process.send_signal(number)
     _, error = process.communicate(timeout=WAIT)
     assert process.returncode == code, error
@@ -150,9 +146,9 @@ def test_a_signal_saves_and_says_how_to_go_on(
     assert list((run / "checkpoints").glob("step-*.safetensors"))
 
 
-def test_an_interrupted_demo_resumes_by_the_printed_command(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "semco", "demo", "--steps", "10", "--out", "the demo"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+def test_an_interrupted_demo_resumes_by_the_printed_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    process = start_held(3, "demo", "--steps", 10, "--out", "the demo", small_demo=True, cwd=tmp_path)
+    monkeypatch.setattr("semco.cli.demo.configure_run", configure_small_demo)
     run = tmp_path / "the demo" / "supervised"
     wait_for_step(run, 3, process)
     process.send_signal(signal.SIGINT)

@@ -31,7 +31,7 @@ from semco.distributed.processes import (
     sum_over_processes,
 )
 from semco.errors import UserError
-from semco.experiment import resume, train
+from semco.experiment import resume, session, train
 from semco.run.checkpoint import load_checkpoint
 from semco.run.folder import RunFolder
 from semco.training.exchange import StepExchange
@@ -40,7 +40,8 @@ from semco.training.signals import Interrupted
 from semco.training.statistics import Meters
 from tests.conftest import CLASSES
 
-pytestmark = pytest.mark.timeout(600)  # processes that import torch, on a busy machine
+# Processes that import torch, on a busy machine.
+pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("no_page")]
 METHODS = ("supervised", "fixmatch", "semco", "semco_plus")
 # Views that nothing random changes: then images per step are all that the number of processes could touch.
 PLAIN_VIEWS = {"flip": False, "pad": 0.0, "operations": 0, "cutout": 0.0}
@@ -63,6 +64,7 @@ def _child(rank: int, count: int, port: int, function: Callable[..., None], *arg
     values = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": count, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     os.environ |= {name: str(value) for name, value in values.items()}
     torch.set_num_threads(1)
+    session.write_report = lambda *_: Path()  # as the fixture `no_page` does in the process of the tests
     function(*arguments)
     # As the command line does under torchrun: gloo's threads may fail a process that has nothing left to do.
     os._exit(0)

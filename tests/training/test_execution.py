@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 import torch._functorch.config as compiler
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from semco.config import ModelConfig, TrainingConfig
 from semco.models import build_network
@@ -29,6 +33,39 @@ def test_multiply_adds_by_hand() -> None:
     assert multiply_adds(layers, (3, 8, 8)) == 3 * 5 * 9 * 64 + 5 * 64 * 7
     assert layers[0].weight is weight
     assert weight.device == CPU
+
+
+@pytest.mark.parametrize("backbone", ["wrn-10-1", "resnet18", "cnn-13", "efficientnet-lite0"])
+def test_multiply_adds_are_what_torch_counts(backbone: str) -> None:
+    config = ModelConfig(backbone=backbone, pretrained="none")
+    network = build_network(config, ("semantic", "rotation"), 3, 4, 3, 16).eval()
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        network(torch.zeros(1, 3, 16, 16))
+    assert multiply_adds(network, (3, 16, 16)) == counter.get_total_flops() / 2
+
+
+def test_a_step_that_is_not_compiled_does_not_import_the_compiler() -> None:
+    """It takes over a second, which every run and every process of it would pay."""
+    code = """
+import sys
+import torch
+from semco.config import ModelConfig, OptimConfig, TrainingConfig
+from semco.models import build_network
+from semco.models.network import feature_size
+from semco.training.compiler.compilation import choose_compilation
+from semco.training.optimiser import Rates, build_optimiser
+model = ModelConfig(backbone="wrn-10-1")
+feature_size(model, 3, 8)
+network = build_network(model, ("semantic",), 3, 4, 3, 8)
+choose_compilation(TrainingConfig(steps=1), network, (3, 8, 8), 1, torch.device("cpu"))
+optimiser = build_optimiser(OptimConfig(), Rates(0.1, 0.1), network, torch.nn.Module())
+optimiser.zero_grad()
+network(torch.zeros(2, 3, 8, 8)).logits.sum().backward()
+optimiser.step()
+print("torch._dynamo" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
 
 
 def test_counting_multiply_adds_leaves_the_network_as_it_was(network: nn.Module) -> None:

@@ -125,7 +125,8 @@ def own_norms(network: nn.Module) -> None:
 def init_convolutions(module: nn.Module) -> None:
     """Initialise every convolution as He et al. 2015 (fan-out), as FixMatch and the ResNet reference do."""
     for part in module.modules():
-        if isinstance(part, nn.Conv2d):
+        # On the meta device there is nothing to draw, and torch would import its compiler for it: over a second.
+        if isinstance(part, nn.Conv2d) and not part.weight.is_meta:
             nn.init.kaiming_normal_(part.weight, mode="fan_out", nonlinearity="relu")
             if part.groups > 1:  # torch counts the outputs of all groups
                 part.weight.data.mul_(part.groups**0.5)

@@ -5,6 +5,7 @@ Weight decay towards the first weights is a loss (`StartDecay`).
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -40,7 +41,19 @@ def parameter_groups(parameters: Sequence[nn.Parameter], weight_decay: float, lr
     ]
 
 
-def build_optimiser(config: OptimConfig, rates: Rates, network: Network, method: nn.Module) -> torch.optim.SGD:
+class SGD(torch.optim.SGD):
+    """The same updates without torch's compiler, whose import takes over a second.
+
+    torch wraps these methods so that no compiled code contains them, and for that imports the compiler in every run.
+    Here only the network is compiled, never the optimiser.
+    """
+
+    add_param_group = inspect.unwrap(torch.optim.SGD.add_param_group)
+    zero_grad = inspect.unwrap(torch.optim.SGD.zero_grad)
+    step = torch.no_grad()(inspect.unwrap(torch.optim.SGD.step))
+
+
+def build_optimiser(config: OptimConfig, rates: Rates, network: Network, method: nn.Module) -> SGD:
     """Return the optimiser; a run sets the rates at every step (`learning_rate`)."""
     backbone, others = list(network.backbone.parameters()), [*network.heads.parameters(), *method.parameters()]
     if rates.backbone == rates.heads:
@@ -51,7 +64,7 @@ def build_optimiser(config: OptimConfig, rates: Rates, network: Network, method:
     nesterov = config.nesterov and config.momentum > 0
     # Both make one call for all tensors; fused is slower on CPUs.
     kind = {"fused": True} if any(p.is_cuda for p in [*backbone, *others]) else {"foreach": True}
-    return torch.optim.SGD(groups, lr=rates.heads, momentum=config.momentum, nesterov=nesterov, **kind)
+    return SGD(groups, lr=rates.heads, momentum=config.momentum, nesterov=nesterov, **kind)
 
 
 def start_decay_of(config: Config) -> float:

@@ -10,11 +10,12 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
 import torch._functorch.config as compiler
-from torch import nn
+from torch import Tensor, nn
 
 from semco.config import TrainingConfig
 from semco.errors import UserError
@@ -69,15 +70,42 @@ def multiply_adds(network: nn.Module, image_shape: tuple[int, ...]) -> float:
 
     On the "meta" device, where torch runs batch norm as Python code, counting takes longer for all but large images.
     """
-    from torch.utils.flop_counter import FlopCounterMode
-
     modes = [(module, module.training) for module in network.modules()]
     network.eval()
-    with FlopCounterMode(display=False) as counter, torch.no_grad():
-        network(torch.zeros((1, *image_shape)))
+    # Attention multiplies outside of layers. torch counts that too, but imports its compiler first: over a second.
+    is_from_transformers = any(type(module).__module__.startswith("transformers.") for module in network.modules())
+    with torch.no_grad():
+        run = partial(network, torch.zeros((1, *image_shape)))
+        total = _count_operations(run) if is_from_transformers else _count_in_layers(run, network)
     for module, mode in modes:
         module.training = mode
+    return total
+
+
+def _count_operations(run: Callable[[], object]) -> float:
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with FlopCounterMode(display=False) as counter:
+        run()
     return float(counter.get_total_flops()) / 2
+
+
+def _count_in_layers(run: Callable[[], object], network: nn.Module) -> float:
+    """Every weight of a convolution or linear layer is used once for each position of its output."""
+    counts = [0.0]
+
+    def add(layer: nn.Module, _: object, output: Tensor) -> None:
+        weight: Tensor = layer.weight  # type: ignore[assignment]
+        counts.append(weight.numel() * output.numel() / weight.shape[0])
+
+    layers = [part for part in network.modules() if isinstance(part, nn.Conv2d | nn.Linear)]
+    hooks = [layer.register_forward_hook(add) for layer in layers]
+    try:
+        run()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return sum(counts)
 
 
 def compiler_options(config: TrainingConfig, device: torch.device) -> AbstractContextManager[object]:

@@ -59,16 +59,18 @@ def find_compilers(folder: str) -> list[Process]:
     return found
 
 
-def end_compilers(number: int = signal.SIGTERM) -> bool:
+def end_compilers(number: int = signal.SIGTERM, ending: set[int] | None = None) -> bool:
     """Send a signal to the compilers of this process, which write to torch's cache; return whether there were any.
 
-    Of a compiler that has started other programs only these get it: it then removes their files and ends.
+    Of a compiler that has started other programs only these get it: it then removes their files and ends. It has no
+    programs any more while it does so; ``ending`` keeps such compilers from one call to the next, which spares them.
     """
     folder = os.environ.get("TORCHINDUCTOR_CACHE_DIR")  # torch sets it before the first compiler
     compilers = find_compilers(folder) if folder else []
-    parents = {each.parent for each in compilers if each.command}  # one without a command has ended
+    spared = set() if ending is None else ending
+    spared |= {each.parent for each in compilers if each.command}  # one without a command has ended
     for compiler in compilers:
-        if compiler.pid not in parents:
+        if compiler.pid not in spared:
             with suppress(ProcessLookupError):  # it has ended
                 os.kill(compiler.pid, number)
     return bool(compilers)
@@ -76,8 +78,8 @@ def end_compilers(number: int = signal.SIGTERM) -> bool:
 
 def interrupt_compilers() -> None:
     """End the compilers that run now, and wait a moment for them to remove their files."""
-    deadline = time.monotonic() + KILL_AFTER
-    while end_compilers() and time.monotonic() < deadline:
+    deadline, ending = time.monotonic() + KILL_AFTER, set[int]()
+    while end_compilers(ending=ending) and time.monotonic() < deadline:
         time.sleep(0.02)
 
 
@@ -99,10 +101,13 @@ def stop_compiling() -> None:
 
 def _wait_for(end: threading.Thread) -> None:
     """End compilers until the thread, which waits for those that use them, has ended."""
-    started = time.monotonic()
+    started, ending = time.monotonic(), set[int]()
     end.start()
     while end.is_alive() and (waited := time.monotonic() - started) < GIVE_UP_AFTER:
-        end_compilers(signal.SIGTERM if waited < KILL_AFTER else signal.SIGKILL)
+        if waited < KILL_AFTER:
+            end_compilers(ending=ending)
+        else:
+            end_compilers(signal.SIGKILL)
         end.join(0.05)
 
 
