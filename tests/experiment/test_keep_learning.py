@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 from safetensors.torch import load_file
@@ -16,7 +17,8 @@ from semco.config import Config, merge
 from semco.data.sources import load
 from semco.data.split import Split
 from semco.errors import UserError
-from semco.experiment import selection, train
+from semco.evaluation.predictor import load as load_predictor
+from semco.experiment import selection, session, train
 from semco.experiment.continuation import continue_run
 from semco.experiment.selection import choose, cover, select, worth_of
 from semco.experiment.suggest import suggest, write_suggestions
@@ -90,7 +92,7 @@ def test_large_pools_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_few_labels_are_spread_and_more_go_to_what_is_uncertain(num_labels: int, is_uncertain: bool) -> None:
     """With two classes, 20 labels are many: then the uncertain image counts, before that one amid others."""
     scores = {"one_hot": np.array([[0.5, 0.5], [1, 0], [1, 0], [1, 0]], np.float32)}
-    ((position, _),) = select(scores, unit(180, 90, 84, 96), unit(*[0] * num_labels), 1)
+    ((position, _),) = select(lambda: scores, unit(180, 90, 84, 96), unit(*[0] * num_labels), 2, 1)
     assert (position == 0) == is_uncertain
 
 
@@ -134,6 +136,31 @@ def test_suggestions_become_labels_of_a_new_run(run: Path, tmp_path: Path) -> No
     before, after = (load_file(folder / "model" / "model.safetensors") for folder in (run, tmp_path / "new"))
     name = "backbone.stem.weight" if "backbone.stem.weight" in before else next(n for n in before if "conv" in n)
     assert float((before[name] - after[name]).abs().mean()) < 0.1 * float(before[name].abs().mean())
+
+
+@pytest.mark.parametrize("few", [0, 10])
+def test_the_run_itself_keeps_the_suggestions(
+    tiny_values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    """The places in the table of pseudo-labels are those of `suggest`, which runs the network again."""
+    monkeypatch.setattr(selection, "FEW_LABELS", few)
+    monkeypatch.setattr(session, "SUGGESTED", 7)
+    train(Config.parse(tiny_values), tmp_path / "run")
+    rows = pq.read_table(tmp_path / "run" / "pseudo_labels.parquet", columns=["index", "suggested"]).to_pylist()
+    placed = sorted((row["suggested"], row["index"]) for row in rows if row["suggested"] is not None)
+    assert [place for place, _ in placed] == [1, 2, 3, 4, 5, 6, 7]
+    assert [position for _, position in placed] == [each.position for each in suggest(tmp_path / "run", 7)]
+
+
+def test_accuracy_on_the_labelled_images_is_logged(run: Path) -> None:
+    """The last value is that of the saved model, which `semco.load` runs on the same images."""
+    dataset = load(RunFolder(run).config().data)
+    labelled = Split.from_json((run / "split.json").read_text(), dataset.train_labels).labelled
+    images = dataset.train_images[labelled].permute(0, 2, 3, 1).numpy()
+    found = [each.label for each in load_predictor(run).predict(list(images))]
+    right = np.mean([name == CLASSES[int(dataset.train_labels[i])] for name, i in zip(found, labelled, strict=True)])
+    *_, last = RunFolder(run).metrics()
+    assert last["labelled_accuracy"] == pytest.approx(right)
 
 
 def test_a_folder_gets_labels_from_a_table(tiny_values: dict[str, Any], tmp_path: Path) -> None:

@@ -138,10 +138,10 @@ def test_from_names_to_a_model(browser: Browser, tmp_path: Path) -> None:
         assert studio.project.labels() == {number: truth[number] for number in wanted}
 
         train(browser, studio, 1)
-        go(browser, "review", "document.querySelectorAll('.half .tile, .half h3').length > 0")
+        go(browser, "review", "document.querySelectorAll('.half .tile, .half h2').length > 0")
         press(browser, "unsure")
         browser.wait(
-            "document.querySelector('.half h3')?.textContent.startsWith('Unsure') "
+            "document.querySelector('.half h2')?.textContent.startsWith('Unsure') "
             "&& document.querySelectorAll('.half .tile.loaded').length > 3"
         )
         browser.run("document.querySelector('.half .wall').focus()")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,19 +24,24 @@ NAMES = ["a.jpg", "b.jpg", "c.jpg", "d.jpg", "e.jpg", "Cat.jpg"]
 
 @pytest.fixture
 def answers() -> Answers:
-    """Photos 1 to 4: classes 1, 1, 2, 2; the heads disagree on photo 2, which the other head takes for class 2."""
+    """Photos 1 to 4: classes 1, 1, 2, 2; the heads disagree on photo 2, which the other head takes for class 2.
+
+    The run suggests photo 3 first, then photo 1.
+    """
     return Answers(
         numbers=np.array([1, 2, 3, 4]),
         guesses=np.array([1, 1, 2, 2]),
         confidence=np.array([0.95, 0.6, 0.99, 0.5]),
         disagree=np.array([False, True, False, False]),
         others=np.array([1, 2, 2, 2]),
+        places=np.array([2, 0, 1, 0]),
     )
 
 
-def test_most_useful_photos_take_turns_by_class(answers: Answers) -> None:
-    np.testing.assert_allclose(answers.worth, [0.025, 0.7, 0.005, 0.25])
-    assert answers.numbers[answers.most_useful()].tolist() == [2, 4, 1, 3]
+def test_most_useful_photos_are_those_that_the_run_suggests(answers: Answers) -> None:
+    assert answers.numbers[answers.most_useful()].tolist() == [3, 1, 2, 4]
+    without = replace(answers, places=np.zeros(4, np.int64))  # doubt: 0.05, 0.4 + 1, 0.01, 0.5
+    assert without.numbers[without.most_useful()].tolist() == [2, 4, 1, 3]
 
 
 def test_what_is_counted(answers: Answers) -> None:
@@ -63,7 +69,7 @@ def test_choosing_photos(answers: Answers) -> None:
     assert chosen() == diverse
     assert chosen(order="name", labelled=False) == [1, 2, 4, 5]
     assert chosen(order="name", label=2) == [3]
-    assert chosen(order="useful") == [2, 4, 1, 3, 0, 5]
+    assert chosen(order="useful") == [3, 1, 2, 4, 0, 5]
     assert chosen(order="sure") == [3, 1, 4, 2, 0, 5]
     assert chosen(order="name", guesses=(2,)) == [3, 4]
     assert chosen(order="name", disagree=True) == [2]
@@ -87,7 +93,7 @@ def test_answers_are_sent_in_columns(answers: Answers) -> None:
         "numbers": [2, 0, 3], "guesses": [1, -1, 2], "confidence": [60, -1, 99], "others": [2, -1, -1],
     }  # fmt: skip
     assert with_answers([1], None) == {"numbers": [1]}
-    nothing = Answers(*(np.zeros(0, np.int64) for _ in range(5)))  # type: ignore[arg-type]
+    nothing = Answers(*(np.zeros(0, np.int64) for _ in range(6)))  # type: ignore[arg-type]
     assert with_answers([1], nothing)["guesses"] == [-1]
 
 
@@ -106,9 +112,13 @@ def test_answers_are_read_from_the_run(tmp_path: Path) -> None:
     photos = Photos(root, tmp_path / "cache")
     heads = {"one_hot": pseudo([0, 1, 0], [0.75, 0.5, 0.5]), "semantic": pseudo([0, 0, 1], [0.25, 0.75, 0.25])}
     paths = [str(root / name) for name in ("a.png", "c.png", "gone.png")]
-    write_pseudo_labels(run.pseudo_labels_file, np.arange(3), np.full(3, -1), heads, paths, ["cat", "dog"])
+    columns = np.arange(3), np.full(3, -1), heads, paths, ["cat", "dog"]
+    write_pseudo_labels(run.pseudo_labels_file, *columns)
+    assert read_answers(run, photos, {}).places.tolist() == [0, 0]
+    write_pseudo_labels(run.pseudo_labels_file, *columns, suggested=np.array([2, 0, 1]))
     found = read_answers(run, photos, {5: "dog", 6: "cat"})
     assert found.numbers.tolist() == [0, 2]
+    assert found.places.tolist() == [2, 0]
     assert found.guesses.tolist() == [6, 6]
     assert found.others.tolist() == [6, 5]
     assert found.confidence.tolist() == [0.75, 0.75]

@@ -207,6 +207,8 @@ def test_a_round_is_trained_stopped_resumed_and_used(tmp_path: Path) -> None:
         finished = studio.wait_for("/api/training", "finished")
         assert finished["step"] == 60
         assert finished["curves"]["loss"][-1][0] == 60
+        assert finished["curves"]["labelled_accuracy"][-1][0] == 60
+        assert finished["checked"] == [[1, 0, 0]]
         review = studio.ask("/api/review")[1]
         assert (review["round"], review["photos"], review["open"]) == (1, 9, 9)
         view = studio.ask("/api/view?order=useful&labelled=no")[1]
@@ -214,6 +216,7 @@ def test_a_round_is_trained_stopped_resumed_and_used(tmp_path: Path) -> None:
         guess = view["guesses"][0]
         studio.project.label([view["numbers"][0]], guess, "a", None)
         assert studio.ask("/api/review")[1]["checked"] == {"right": 1, "count": 1, "classes": {str(guess): [1, 1]}}
+        assert studio.ask("/api/training")[1]["checked"] == [[1, 1, 1]]
         (answer,) = studio.ask("/api/predict", studio.project.photos.path(0).read_bytes())[1]["predictions"]
         assert answer["label"] in CLASSES
         studio.ask("/api/exports", {"kind": "sort", "least": 0.5, "link": True})

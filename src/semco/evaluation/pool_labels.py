@@ -47,12 +47,14 @@ def write_pseudo_labels(
     pseudo_labels: Mapping[str, PseudoLabels],
     paths: Sequence[str] | None = None,
     class_names: Sequence[str] = (),
+    suggested: NDArray[np.int64] | None = None,
 ) -> None:
     """Write a Parquet table with a row per image without label: position, path, true class or -1, and pseudo-labels.
 
     ``index`` (U,) are positions in the training set, ``truth`` (U,) is as `semco.data.split.hidden_truth` returns it;
     ``pseudo_labels`` are by head, ``one_hot`` or ``semantic``. Images whose label the run was trained on are left out,
     although the pool may contain them. With ``class_names``, every pseudo-label is also there by name.
+    ``suggested`` (U,) are the places of the images that are most worth a label, 1 first; 0 becomes a missing value.
     """
     columns: dict[str, Any] = {
         "index": pa.array(index, pa.int64()),
@@ -63,6 +65,8 @@ def write_pseudo_labels(
         columns |= _head_columns(head, pseudo)
         if class_names:
             columns[f"name_{head}"] = _names(pseudo, class_names)
+    if suggested is not None:
+        columns["suggested"] = pa.array(suggested, pa.int64(), mask=suggested == 0)
     with atomic_path(file) as temporary:
         pq.write_table(pa.table(columns).filter(pa.array(truth != LABELLED)), temporary)
 

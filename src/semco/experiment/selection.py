@@ -12,10 +12,10 @@ Shapes: U images without a label, L labelled images, K classes, F features.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.cluster import MiniBatchKMeans
-from threadpoolctl import threadpool_limits
 
 # Labels per class below which the images are chosen by their features alone.
 FEW_LABELS = 10
@@ -29,17 +29,23 @@ DUPLICATE = 0.995
 Floats = NDArray[np.float32]
 
 
-def select(scores: dict[str, Floats], features: Floats, labelled: Floats, count: int) -> list[tuple[int, float]]:
+def select(
+    scores: Callable[[], dict[str, Floats]], features: Floats, labelled: Floats, classes: int, count: int
+) -> list[tuple[int, float]]:
     """Return ``count`` positions with the worth of a label for each (0 to 1), the highest first.
 
-    ``scores`` are the probabilities (U, K) of each head; ``features`` (U, F) and those of the labelled images (L, F)
-    have unit length.
+    ``scores`` returns the probabilities (U, K) of each head; it is called only if they count. ``features`` (U, F) and
+    those of the labelled images (L, F) have unit length.
     """
-    classes = next(iter(scores.values())).shape[1]
     if len(labelled) < FEW_LABELS * classes:
         return cover(features, labelled, count)
-    worth = worth_of(scores)
+    worth = worth_of(scores())
     return [(i, float(worth[i])) for i in choose(worth, features, labelled, count)]
+
+
+def unit_rows(features: Floats) -> Floats:
+    """Return features (N, F) with unit length."""
+    return np.asarray(features / np.linalg.norm(features, axis=1, keepdims=True).clip(1e-12))
 
 
 def cover(features: Floats, labelled: Floats, count: int) -> list[tuple[int, float]]:
@@ -50,21 +56,33 @@ def cover(features: Floats, labelled: Floats, count: int) -> list[tuple[int, flo
     """
     rng = np.random.default_rng(0)
     candidates, points = (_sample(len(features), most, rng) for most in (max(MOST_CANDIDATES, count), MOST_POINTS))
-    closeness = features[points] @ features[candidates].T
+    closeness = features[candidates] @ features[points].T
     closest = (features[points] @ labelled.T).max(axis=1, initial=-1.0)
     distance = max(float((1 - closest).sum()), 1e-12)
-    is_open = ~(features[candidates] @ labelled.T >= DUPLICATE).any(axis=1)
+    gains = (closeness - closest).clip(0).sum(axis=1)
+    gains[(features[candidates] @ labelled.T >= DUPLICATE).any(axis=1)] = -1
     chosen: list[tuple[int, float]] = []
     for _ in range(min(count, len(candidates))):
-        gains = (closeness - closest[:, None]).clip(0).sum(axis=0)
-        gains[~is_open] = -1
-        best = int(gains.argmax())
+        best = _largest_gain(gains, closeness, closest)
         if gains[best] < 0:
             break  # what is left are near duplicates
         chosen.append((int(candidates[best]), float(gains[best]) / distance))
-        closest = np.maximum(closest, closeness[:, best])
-        is_open &= features[candidates] @ features[candidates[best]] < DUPLICATE
+        closest = np.maximum(closest, closeness[best])
+        gains[features[candidates] @ features[candidates[best]] >= DUPLICATE] = -1
     return chosen
+
+
+def _largest_gain(gains: Floats, closeness: Floats, closest: Floats) -> int:
+    """Return the candidate with the largest gain, and bring the gains that were compared up to date.
+
+    Gains only fall as images are chosen, so that older ones are upper bounds (Minoux 1978, "Accelerated greedy
+    algorithms"): only those that could still be the largest are computed again.
+    """
+    is_new = gains < 0
+    while not is_new[best := int(gains.argmax())]:
+        gains[best] = (closeness[best] - closest).clip(0).sum()
+        is_new[best] = True
+    return best
 
 
 def _sample(size: int, most: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -91,6 +109,9 @@ def choose(worth: NDArray[np.float64], features: Floats, labelled: Floats, count
     ``features`` (U, F) and those of the labelled images have unit length. If near duplicates leave too few, the
     remaining places go to the images with the highest worth.
     """
+    from sklearn.cluster import MiniBatchKMeans  # takes a second to import
+    from threadpoolctl import threadpool_limits
+
     order = np.argsort(-worth, kind="stable")
     candidates = order[: max(CANDIDATES * count, 200)]
     with threadpool_limits(1):

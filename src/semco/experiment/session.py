@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from semco.config import Config, MethodConfig
 from semco.data.batches import Batches
 from semco.data.inputs import images_at_a_time
-from semco.data.split import hidden_truth
+from semco.data.split import LABELLED, hidden_truth
 from semco.distributed.processes import Processes, broadcast_from_main, gather_uneven_rows, same_error_everywhere
 from semco.evaluation.metrics import accuracy
 from semco.evaluation.model_file import ModelDescription, SavedModel, save_model
@@ -30,6 +30,7 @@ from semco.evaluation.samples import pick_samples
 from semco.experiment.cross_validation import Comparison, fold_positions, number_of_folds
 from semco.experiment.model import RunModel
 from semco.experiment.problem import Problem, saved_precision, subject_of, write_problem
+from semco.experiment.selection import select, unit_rows
 from semco.methods import build_method, describe_method
 from semco.methods.base import Method
 from semco.models import Network, Precision
@@ -43,6 +44,11 @@ from semco.training.observer import Observer
 from semco.training.precision import Choice, choose_precision
 from semco.training.statistics import describe_pool
 from semco.types import PseudoLabels
+
+# Images with a label on which the accuracy is measured while a run trains: enough for a curve, and soon done.
+MOST_LABELLED = 1_000
+# Images that get a place in the table of pseudo-labels by how much a label would help.
+SUGGESTED = 200
 
 
 @dataclass(frozen=True)
@@ -167,9 +173,12 @@ class Session:
         return scorers.split(self._gathered(scores, len(heads) * self.problem.dataset.num_classes))
 
     def _validate(self, network: nn.Module) -> dict[str, float]:
-        """Return the accuracy on the validation images as a metric, if there are any."""
+        """Return the accuracy on the images with a label, and on the validation images if there are any, as metrics."""
+        labelled = self.problem.split.labelled
+        some = torch.from_numpy(labelled[:: 1 + len(labelled) // MOST_LABELLED])
+        metrics = {"labelled_accuracy": float(self._are_right(network, some).mean())}
         value = self._validation_accuracy(network, self._configured_head)
-        return {} if value is None else {"validation_accuracy": value}
+        return metrics if value is None else metrics | {"validation_accuracy": value}
 
     def _validation_accuracy(self, network: nn.Module, head: Head) -> float | None:
         index = torch.from_numpy(self.problem.split.validation)
@@ -286,7 +295,8 @@ class Session:
         """
         part, yardstick = self._choose(trainer.average, probe)
         head = self._head(yardstick)
-        outputs = self._model.pool(part).unlabelled()
+        pool = self._model.pool(part)
+        outputs, labelled = pool.unlabelled(), pool.labelled()
         validation = self._validation_accuracy(part, head)
         network = self._model.complete(part)
         is_probe = yardstick is not None and yardstick.is_kept
@@ -305,7 +315,7 @@ class Session:
                 self.run.write_result(result)
                 # Whatever fails from here on does not cost the result, and `resume` tries it again.
                 self._write_test(evaluation, scores.get(head), heads)
-                self._write_pool(pseudo_labels)
+                self._write_pool(pseudo_labels, self._suggested(outputs, labelled))
                 write_report([self.run.path], self.run.report_file)
         result = broadcast_from_main(result, self.processes)
         assert result is not None
@@ -362,12 +372,29 @@ class Session:
         split = self.problem.split
         return hidden_truth(self.problem.dataset.train_labels, split)[torch.from_numpy(split.unlabelled)]
 
-    def _write_pool(self, pseudo_labels: Mapping[str, PseudoLabels]) -> None:
+    def _suggested(self, outputs: Outputs, labelled: Outputs) -> NDArray[np.int64]:
+        """Return the place of each image of the pool (U,) among those most worth a label: 1, 2, ..., 0 for others."""
+        heads = tuple(head for head in heads_of(self._method.scale) if head != "average")
+        scorers = HeadScorers(heads, self.problem.label_vectors.to(self.device), self._method.scale)
+        rows = np.flatnonzero(self._pool_truth().numpy() != LABELLED)
+        features, known = (unit_rows(each.features.float().numpy(force=True)) for each in (outputs, labelled))
+
+        def scores() -> dict[str, NDArray[np.float32]]:
+            return {head: each[rows] for head, each in scorers.split(scorers(outputs).numpy(force=True)).items()}
+
+        found = np.zeros(len(features), dtype=np.int64)
+        count = min(SUGGESTED, len(rows))
+        chosen = select(scores, features[rows], known, self.problem.dataset.num_classes, count) if count else []
+        found[rows[[position for position, _ in chosen]]] = np.arange(1, len(chosen) + 1)
+        return found
+
+    def _write_pool(self, pseudo_labels: Mapping[str, PseudoLabels], suggested: NDArray[np.int64]) -> None:
         split, paths = self.problem.split, self.problem.dataset.train_paths
         chosen = None if paths is None else [paths[i] for i in split.unlabelled]
         truth = self._pool_truth().numpy()
         names = self.problem.dataset.class_names
-        write_pseudo_labels(self.run.pseudo_labels_file, split.unlabelled, truth, pseudo_labels, chosen, names)
+        file = self.run.pseudo_labels_file
+        write_pseudo_labels(file, split.unlabelled, truth, pseudo_labels, chosen, names, suggested)
 
     def _evaluate(self, scores: NDArray[np.float32] | None, head: Head) -> Evaluation | None:
         """Evaluate the test images, which select nothing."""

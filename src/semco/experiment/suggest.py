@@ -22,7 +22,7 @@ from semco.evaluation.engine import about_of, find_model_folder
 from semco.evaluation.model_file import SavedModel, load_model
 from semco.evaluation.results import image_batches
 from semco.evaluation.samples import encode_image
-from semco.experiment.selection import Floats, select
+from semco.experiment.selection import Floats, select, unit_rows
 from semco.files import read_text, write_text
 from semco.report.sections import ImageTile, Section, write_sections
 from semco.run.folder import RunFolder
@@ -56,7 +56,7 @@ def suggest(run: Path, count: int, report: ProgressCallback | None = None) -> li
     _, labelled = _run_network(model, dataset.train_images[torch.from_numpy(split.labelled)])
     return [
         _suggestion(model, dataset, int(pool[i]), worth, {head: each[i] for head, each in scores.items()})
-        for i, worth in select(scores, features, labelled, count)
+        for i, worth in select(lambda: scores, features, labelled, len(model.description.class_names), count)
     ]
 
 
@@ -72,8 +72,7 @@ def _run_network(model: SavedModel, images: Tensor) -> tuple[dict[str, Floats], 
         for each in with_reused_memory(outputs, torch.device("cpu"))
     ]
     features = np.concatenate([row[1] for row in rows])
-    lengths = np.linalg.norm(features, axis=1, keepdims=True).clip(1e-12)
-    return {head: np.concatenate([row[0][head] for row in rows]) for head in heads}, features / lengths
+    return {head: np.concatenate([row[0][head] for row in rows]) for head in heads}, unit_rows(features)
 
 
 def _suggestion(

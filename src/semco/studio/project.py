@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,12 @@ from semco.studio.diversity import DiverseSelection
 from semco.studio.journal import Conflict, Entry, Journal
 from semco.studio.label_file import Rows, csv_text, label_rows
 from semco.studio.photos import Photos
-from semco.studio.review import Answers, read_answers, summarise
+from semco.studio.review import Answers, check, read_answers, summarise
 from semco.studio.training import Job, Start, Training
 from semco.studio.views import Query, choose, with_answers
 
 HISTORY = 200  # entries that the page shows
+CHECKED = 5  # rounds for which the page shows how often they were right
 
 
 class Project:
@@ -43,7 +45,7 @@ class Project:
         self.journal = Journal(self.folder)
         self.training = Training(self.folder / "runs", self.photos.root, settings)
         self.diverse = DiverseSelection(len(self.photos), self.photos.path)
-        self._answers: tuple[tuple[int, ClassTable], Answers] | None = None
+        self._answers: dict[int, tuple[ClassTable, Answers]] = {}  # by round
         self._service: tuple[int, Service] | None = None
         self._jobs: dict[str, Job] = {}
         try:
@@ -175,13 +177,20 @@ class Project:
     def answers(self) -> Answers | None:
         """Return the answers of the last finished round, None if there is none."""
         number = self.training.finished()
-        if not number:
-            return None
-        key = (number, self.table)
-        if self._answers is None or self._answers[0] != key:
+        return self._answers_of(number) if number else None
+
+    def _answers_of(self, number: int) -> Answers:
+        table = self.table
+        if number not in self._answers or self._answers[number][0] != table:
             run = RunFolder(self.training.path(number))
-            self._answers = (key, read_answers(run, self.photos, self.table.names))
-        return self._answers[1]
+            self._answers[number] = (table, read_answers(run, self.photos, table.names))
+        return self._answers[number][1]
+
+    def progress(self) -> dict[str, Any]:
+        """Return the state of the last round, and how often the last rounds were right on photos labelled later."""
+        labels = self.labels()
+        checks = {number: check(self._answers_of(number), labels) for number in islice(self.training.rounds(), CHECKED)}
+        return {**self.training.progress(), "checked": [[n, c["right"], c["count"]] for n, c in checks.items()]}
 
     def view(self, query: Query) -> dict[str, Any]:
         """Return the photos of the wall, in order, with the model's answers."""

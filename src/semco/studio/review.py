@@ -36,23 +36,16 @@ class Answers:
     confidence: NDArray[np.float64]  # (U,) its confidence
     disagree: NDArray[np.bool_]  # (U,) whether the two heads give different classes
     others: NDArray[np.int64]  # (U,) the class of the other head
+    places: NDArray[np.int64]  # (U,) among the photos that are most worth a label, 1 the first, 0 the rest
 
     def __len__(self) -> int:
         return len(self.numbers)
 
-    @property
-    def worth(self) -> NDArray[np.float64]:
-        """How useful a label is, (U,) from 0 to 1: the model is unsure, or its heads disagree."""
-        return np.asarray(((1 - self.confidence) + self.disagree) / 2)
-
     def most_useful(self) -> NDArray[np.int64]:
-        """Return the rows, most useful first, so that the predicted classes take turns."""
-        order = np.argsort(-self.worth, kind="stable")
-        turn = np.zeros(len(self), dtype=np.int64)
-        for guess in np.unique(self.guesses):
-            rows = order[self.guesses[order] == guess]
-            turn[rows] = np.arange(len(rows))
-        return np.asarray(order[np.argsort(turn[order], kind="stable")])
+        """Return the rows, most useful first: by the run's own choice, then where the model is unsure or disagrees."""
+        doubt = (1 - self.confidence) + self.disagree
+        place = np.where(self.places > 0, self.places, len(self) + 1)
+        return np.lexsort((-doubt, place))
 
 
 def read_answers(run: RunFolder, photos: Photos, names: Mapping[int, str]) -> Answers:
@@ -72,7 +65,14 @@ def read_answers(run: RunFolder, photos: Photos, names: Mapping[int, str]) -> An
         classes.append(ids[column.indices.to_numpy()][kept])
         confidence.append(table[f"confidence_{head}"].to_numpy()[kept].astype(np.float64))
     numbers = np.asarray([found[i] for i in kept], dtype=np.int64)
-    return _combine(numbers, classes, confidence)
+    return _combine(numbers, classes, confidence, _places(table)[kept])
+
+
+def _places(table: pa.Table) -> NDArray[np.int64]:
+    """Return the places of the photos that the run suggests, 0 for the others; earlier runs suggest none."""
+    if "suggested" not in table.column_names:
+        return np.zeros(len(table), dtype=np.int64)
+    return np.asarray(table["suggested"].fill_null(0).to_numpy(), dtype=np.int64)
 
 
 def _relative(path: str | bytes, root: Path) -> str:
@@ -81,12 +81,15 @@ def _relative(path: str | bytes, root: Path) -> str:
 
 
 def _combine(
-    numbers: NDArray[np.int64], classes: list[NDArray[np.int64]], confidence: list[NDArray[np.float64]]
+    numbers: NDArray[np.int64],
+    classes: list[NDArray[np.int64]],
+    confidence: list[NDArray[np.float64]],
+    places: NDArray[np.int64],
 ) -> Answers:
     """Return the answer of the more confident head for each photo."""
     if len(classes) == 1:
         no_disagreement = np.zeros(len(numbers), dtype=np.bool_)
-        return Answers(numbers, classes[0], confidence[0], no_disagreement, classes[0])
+        return Answers(numbers, classes[0], confidence[0], no_disagreement, classes[0], places)
     second_is_better = confidence[1] > confidence[0]
     return Answers(
         numbers,
@@ -94,6 +97,7 @@ def _combine(
         np.maximum(*confidence),
         classes[0] != classes[1],
         np.where(second_is_better, classes[0], classes[1]),
+        places,
     )
 
 
@@ -140,11 +144,11 @@ def _pairs(answers: Answers, is_open: NDArray[np.bool_], groups: list[list[int]]
 
 def check(answers: Answers, labels: Mapping[int, int]) -> dict[str, Any]:
     """Return how many photos were labelled after the round, and for how many the model was right, also per class."""
-    given = np.asarray([labels.get(number, -1) for number in answers.numbers.tolist()], dtype=np.int64)
-    checked = given >= 0
-    right = checked & (given == answers.guesses)
+    rows = np.flatnonzero(np.isin(answers.numbers, np.fromiter(labels, dtype=np.int64, count=len(labels))))
+    given = np.asarray([labels[number] for number in answers.numbers[rows].tolist()], dtype=np.int64)
+    right = given == answers.guesses[rows]
     per_class = {
         int(number): [int((right & (given == number)).sum()), int((given == number).sum())]
-        for number in np.unique(given[checked])
+        for number in np.unique(given)
     }
-    return {"right": int(right.sum()), "count": int(checked.sum()), "classes": per_class}
+    return {"right": int(right.sum()), "count": len(rows), "classes": per_class}

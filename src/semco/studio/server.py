@@ -180,7 +180,7 @@ class Routes:
         self._guard.check(request)
         if request.method == "POST":
             await self._control(await _body(request))
-        return self.json(await _thread(self._project.training.progress))
+        return self.json(await _thread(self._project.progress))
 
     async def _control(self, values: dict[str, Any]) -> None:
         action, start = values.get("action"), values.get("start", "auto")

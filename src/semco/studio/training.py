@@ -25,8 +25,8 @@ from semco.studio.label_file import Rows, write_label_file
 
 Start = Literal["auto", "scratch", "last"]
 RECIPE = "photos"
-# What the page draws: the metric of a run and its name there.
-CURVES = ("loss", "mask_one_hot", "mask_semantic", "validation_accuracy", "loss/supervised_one_hot", "disagreement")
+# The metrics of a run that the page draws.
+CURVES = ("loss", "mask_one_hot", "mask_semantic", "labelled_accuracy", "validation_accuracy", "disagreement")
 MOST_POINTS = 400
 PATIENCE = 60.0  # seconds for a process to end
 
@@ -114,7 +114,11 @@ class Training:
 
     def finished(self) -> int:
         """Return the number of the last round that is complete, 0 if there is none."""
-        return next((n for n in range(self._last, 0, -1) if RunFolder(self.path(n)).is_complete()), 0)
+        return next(iter(self.rounds()), 0)
+
+    def rounds(self) -> Iterator[int]:
+        """Yield the numbers of the rounds that are complete, the last one first."""
+        return (number for number in range(self._last, 0, -1) if RunFolder(self.path(number)).is_complete())
 
     def is_running(self) -> bool:
         return self._job is not None and self._job.is_running()

@@ -1,16 +1,18 @@
 // Requests to the Studio. A refused request throws an Error whose message is the sentence of the answer.
 
 export const TAB = Math.random().toString(36).slice(2, 10);
+const GONE = "The Studio does not answer. Is it still running in its terminal? This page tries again by itself.";
 
 async function ask(path, options) {
-  let response;
+  let response, content;
   try {
     response = await fetch(path, options);
+    content = await response.json();
   } catch {
-    throw Object.assign(new Error("The Studio does not answer: look at its terminal, then reload this page."), { gone: true });
+    // no connection, or one that broke off
+    throw new Error(GONE);
   }
-  const content = await response.json();
-  if (!response.ok) throw Object.assign(new Error(content.error), { status: response.status, content });
+  if (!response.ok) throw Object.assign(new Error(content.error), { content });
   return content;
 }
 

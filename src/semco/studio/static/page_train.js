@@ -2,80 +2,270 @@
 
 import { get, post } from "./api.js";
 import { lineChart } from "./chart.js";
-import { announce, colour, count, duration, h, percent, put } from "./dom.js";
-import { labelCounts, refresh, store } from "./store.js";
-import { segmented } from "./page_label.js";
+import { colour, count, duration, h, percent, plain, put } from "./dom.js";
+import { attempt, bar, busy, segmented } from "./parts.js";
+import { labelCounts, labelledClasses, refresh, store } from "./store.js";
+
+const TIMES = [
+  ["1", "1 min"],
+  ["5", "5 min"],
+  ["15", "15 min"],
+  ["60", "1 h"],
+];
+// What a run does before its first step, in words that need no knowledge of networks.
+const PHASES = { "frozen layers": "Looking at every photo once" };
+const POLL = { running: 700, other: 2000 }; // milliseconds
 
 export function trainPage() {
-  let progress = {}, isClosed = false, minutes = localStorage.getItem("semco-minutes") || "5", start = "auto";
-  const labels = h("div"), control = h("div"), curves = h("div", { class: "charts" }), log = h("ul", { class: "log" });
+  let progress = {},
+    isClosed = false,
+    minutes = localStorage.getItem("semco-minutes") || "5",
+    start = "auto";
+  const labels = h("div"),
+    checked = h("div", { class: "later" }),
+    control = h("div", {}, busy("Asking for the last round …"));
+  const curves = h("div", { class: "charts" }),
+    log = h("ul", { class: "log" });
 
   function drawLabels() {
-    const counts = labelCounts(), most = Math.max(1, ...counts.values()), ready = [...counts.values()].filter(Boolean).length;
-    labels.replaceChildren(h("h2", {}, "Your labels"),
-      h("ul", { class: "bars" }, store.classes.map(([number, name]) => h("li", {}, h("span", { class: "name" }, name),
-        h("span", { class: "track" }, h("i", { style: { width: `${100 * counts.get(number) / most}%`, background: colour(number) } })), h("b", {}, String(counts.get(number)))))),
-      h("p", { class: "soft" }, ready < 2 ? "Label photos of at least two classes first."
-        : [...counts.values()].some((each) => each < 3) ? "Five labels per class are a good start; classes without any are left out."
-          : `${count(store.labels.size, "label")}, ${count(store.photos - store.labels.size, "photo")} without: both are learned from.`));
+    const counts = labelCounts(),
+      most = Math.max(1, ...counts.values()),
+      open = store.photos - store.labels.size;
+    const isFew = [...counts.values()].some((each) => each < 3);
+    const rows = store.classes.map(([number, name]) =>
+      bar(name, counts.get(number) / most, colour(number), plain(counts.get(number))),
+    );
+    put(
+      labels,
+      h("h2", {}, "Your labels"),
+      rows.length ? h("ul", { class: "bars" }, rows) : null,
+      labelledClasses() < 2
+        ? h(
+            "p",
+            { class: "notice" },
+            "Training needs labelled photos of at least two classes. ",
+            h("a", { href: rows.length ? "#label" : "#classes" }, rows.length ? "Label some" : "Name the classes"),
+          )
+        : null,
+      h(
+        "p",
+        { class: "soft" },
+        isFew
+          ? "Five labels per class are a good start. Classes without any are left out."
+          : `${count(store.labels.size, "label")}; the ${count(open, "photo")} without one are learned from as well.`,
+      ),
+    );
   }
 
-  async function act(values) {
-    try { progress = await post("/api/training", values); await refresh(); draw(); } catch (error) { announce(error.message, "error"); }
-  }
+  const act = (values) =>
+    attempt(async () => {
+      progress = await post("/api/training", values);
+      await refresh();
+      draw();
+    });
 
   function drawControl() {
-    const isRunning = progress.state === "running", ready = [...labelCounts().values()].filter(Boolean).length >= 2;
     const focused = control.contains(document.activeElement) ? document.activeElement.id : "";
-    if (isRunning) { put(control, running()); document.getElementById(focused)?.focus(); return; }
-    const starts = [["auto", "Best start"], ["scratch", "From scratch"], ...(store.finished ? [["last", "Last round"]] : [])];
-    put(control,
-      h("h2", {}, progress.round ? `Round ${progress.round + (progress.can_resume ? 0 : 1)}` : "First round"), outcome(),
-      h("div", { class: "field" }, h("span", {}, "Time at most"), segmented("Time at most", [["1", "1 min"], ["5", "5 min"], ["15", "15 min"], ["60", "1 h"]], minutes, (value) => { minutes = value; localStorage.setItem("semco-minutes", value); })),
-      h("div", { class: "field" }, h("span", {}, "Begin with"), segmented("Begin with", starts, start, (value) => { start = value; })),
-      h("p", { class: "soft" }, "Best start is a network trained on ImageNet if it is installed. A few steps are measured first, and the plan is shown."),
-      h("div", { class: "row" }, h("button", { class: "primary big", id: "start", disabled: !ready, onclick: () => act({ action: "start", minutes: Number(minutes), start }) }, progress.round ? "Train again" : "Train"),
-        progress.can_resume ? h("button", { class: "big", id: "resume", onclick: () => act({ action: "resume" }) }, `Resume round ${progress.round}`) : null));
+    put(control, progress.state === "running" ? running() : idle());
+    if (focused) document.getElementById(focused)?.focus();
+  }
+
+  function idle() {
+    const starts = [
+      ["auto", "Best start"],
+      ["scratch", "From scratch"],
+      ...(store.finished ? [["last", "Last round"]] : []),
+    ];
+    const keep = (value) => {
+      minutes = value;
+      localStorage.setItem("semco-minutes", value);
+    };
+    const field = (name, options, value, onchange) =>
+      h("div", { class: "field" }, h("span", {}, name), segmented(name, options, value, onchange));
+    const number = progress.round + (progress.can_resume ? 0 : 1);
+    return [
+      h("h2", {}, number > 1 || progress.can_resume ? `Round ${number}` : "First round"),
+      outcome(),
+      field("Time at most", TIMES, minutes, keep),
+      field("Begin with", starts, start, (value) => {
+        start = value;
+      }),
+      h(
+        "p",
+        { class: "soft" },
+        "Best start: a network trained on ImageNet, if installed. A few steps are timed before the plan is shown.",
+      ),
+      h(
+        "div",
+        { class: "row" },
+        h(
+          "button",
+          {
+            class: "primary big",
+            id: "start",
+            disabled: labelledClasses() < 2,
+            onclick: () => act({ action: "start", minutes: Number(minutes), start }),
+          },
+          progress.round ? "Train again" : "Train",
+        ),
+        progress.can_resume
+          ? h(
+              "button",
+              { class: "big", id: "resume", onclick: () => act({ action: "resume" }) },
+              `Resume round ${progress.round}`,
+            )
+          : null,
+      ),
+    ];
   }
 
   function outcome() {
-    if (progress.state === "failed") return h("p", { class: "notice bad", role: "alert" }, `Round ${progress.round} failed: ${progress.error}`);
-    if (progress.state === "stopped") return h("p", { class: "notice" }, `Round ${progress.round} is stopped${progress.step ? ` after step ${progress.step}` : ""}; ${progress.can_resume ? "what was learned is saved." : "it had not begun to learn."}`);
-    if (progress.state === "finished") return h("p", { class: "notice good" }, `Round ${progress.round} is finished${progress.seconds ? ` (${duration(progress.seconds)} of training)` : ""}. `, h("a", { href: "#review" }, "Review its answers"), " · ", h("a", { href: `/report/${progress.round}`, target: "_blank", rel: "noopener" }, "Report"));
-    return null;
+    const { state, round, step, error, seconds, can_resume: canResume } = progress;
+    if (state === "failed") return h("p", { class: "notice bad", role: "alert" }, `Round ${round} failed: ${error}`);
+    if (state === "stopped") {
+      return h(
+        "p",
+        { class: "notice" },
+        `Round ${round} is stopped${step ? ` after step ${plain(step)}` : ""}; ` +
+          (canResume ? "what was learned is saved." : "it had not begun to learn."),
+      );
+    }
+    if (state !== "finished") return null;
+    return h(
+      "p",
+      { class: "notice good" },
+      `Round ${round} is finished${seconds ? ` (${duration(seconds)} of training)` : ""}. `,
+      h("a", { href: "#review" }, "Review its answers"),
+      " · ",
+      h("a", { href: `/report/${round}`, target: "_blank", rel: "noopener" }, "Report"),
+    );
   }
 
   function running() {
     const { step = 0, total_steps: total = 0, phase, seconds_left: left } = progress;
     const part = phase?.total ? phase.done / phase.total : total ? step / total : 0;
-    const what = phase ? phase.what : total ? `Step ${step.toLocaleString("en")} of ${total.toLocaleString("en")}` : "Preparing";
-    return [h("h2", {}, `Round ${progress.round} is training`),
-      h("div", { class: "progress", role: "progressbar", "aria-valuenow": Math.round(100 * part), "aria-valuemin": 0, "aria-valuemax": 100, "aria-label": "Progress" }, h("i", { style: { width: percent(part, 1).replace(" ", "") } })),
+    const what = phase
+      ? `${PHASES[phase.what] ?? capital(phase.what)}: ${plain(phase.done)} of ${plain(phase.total)}`
+      : total
+        ? `Step ${plain(step)} of ${plain(total)}`
+        : "Preparing";
+    const track = h(
+      "div",
+      {
+        class: "progress",
+        role: "progressbar",
+        "aria-valuenow": Math.round(100 * part),
+        "aria-valuemin": 0,
+        "aria-valuemax": 100,
+        "aria-label": "Progress",
+      },
+      h("i", { style: { width: `${100 * part}%` } }),
+    );
+    return [
+      h("h2", {}, `Round ${progress.round} is training`),
+      track,
       h("p", { class: "now" }, h("b", {}, what), left ? h("span", {}, `about ${duration(left)} left`) : null),
-      h("p", { class: "soft" }, ...sentences(progress.messages)),
-      h("div", { class: "row" }, h("button", { class: "big", id: "stop", onclick: () => act({ action: "stop" }) }, "Stop and save"), h("span", { class: "soft" }, "You can label on meanwhile."))];
+      plan(),
+      h(
+        "div",
+        { class: "row" },
+        h("button", { class: "big", id: "stop", onclick: () => act({ action: "stop" }) }, "Stop and save"),
+        h("span", { class: "soft" }, "You can go on labelling meanwhile."),
+      ),
+    ];
   }
 
-  // The plan, which names the measured time, and what was reported last.
-  function sentences(messages = []) {
-    const plan = messages.filter((each) => each.startsWith("plan: ")).map((each) => each.slice(6)).join("; "), last = messages.at(-1);
-    return [plan ? `Plan: ${plan}.` : null, last && !last.startsWith("plan: ") ? ` ${last[0].toUpperCase()}${last.slice(1)}.` : null, messages.length ? null : "The process starts."];
+  const capital = (text) => text[0].toUpperCase() + text.slice(1);
+
+  // What the run has decided after timing a few steps.
+  function plan() {
+    const found = (progress.messages ?? [])
+      .filter((each) => each.startsWith("plan: "))
+      .map((each) => capital(each.slice(6)));
+    return found.length
+      ? h(
+          "ul",
+          { class: "plan", "aria-label": "Plan" },
+          found.map((each) => h("li", {}, each)),
+        )
+      : h("p", { class: "soft" }, "The run reads the photos and times a few steps.");
+  }
+
+  // The only numbers on photos that a round has not learned from.
+  function drawChecked() {
+    const rows = (progress.checked ?? []).filter(([, , all]) => all > 0);
+    put(
+      checked,
+      rows.length
+        ? [
+            h("h2", {}, "Right on photos labelled later"),
+            h(
+              "ul",
+              { class: "bars" },
+              rows.map(([round, right, all]) => bar(`Round ${round}`, right / all, "var(--c3)", `${right} of ${all}`)),
+            ),
+            h(
+              "p",
+              { class: "soft" },
+              "Photos that you labelled after a round had started, so that it did not learn from them.",
+            ),
+          ]
+        : null,
+    );
   }
 
   function drawCurves() {
-    const found = progress.curves ?? {}, steps = progress.total_steps ?? 0;
-    const fit = found["loss/supervised_one_hot"]?.map(([step, loss]) => [step, Math.exp(-loss)]);
-    curves.replaceChildren(...(Object.keys(found).length ? [
-      lineChart("Loss", [{ name: "all terms", points: found.loss, kind: "one" }], { steps }),
-      lineChart("Photos learned from without a label", [{ name: "one-hot head", points: found.mask_one_hot, kind: "one" }, { name: "semantic head", points: found.mask_semantic, kind: "two" }], { isShare: true, steps }),
-      found.validation_accuracy ? lineChart("Accuracy on labels held out", [{ name: "accuracy", points: found.validation_accuracy, kind: "three" }], { isShare: true, steps })
-        : lineChart("Probability of your labels", [{ name: "labelled photos", points: fit, kind: "three" }], { isShare: true, steps }),
-      lineChart("Heads disagree", [{ name: "share of photos", points: found.disagreement, kind: "four" }], { isShare: true, steps }),
-    ] : [h("p", { class: "soft empty-chart" }, "Curves appear here as soon as a round trains.")]));
-    log.replaceChildren(...(progress.messages ?? []).map((message) => h("li", {}, message)));
+    const found = progress.curves ?? {},
+      steps = progress.total_steps ?? 0;
+    const line = (name, metric, kind) => ({ name, points: found[metric], kind });
+    const heldOut = found.validation_accuracy ? " It does not learn from the photos held out." : "";
+    put(
+      curves,
+      Object.keys(found).length
+        ? [
+            lineChart(
+              "Accuracy on labelled photos",
+              [line("your labels", "labelled_accuracy", "three"), line("held out", "validation_accuracy", "four")],
+              { isShare: true, steps },
+              `It learns from your labels: 100 % says that it knows them, not that it is right elsewhere.${heldOut}`,
+            ),
+            lineChart(
+              "Retained photos",
+              [line("one-hot head", "mask_one_hot", "one"), line("semantic head", "mask_semantic", "two")],
+              { isShare: true, steps },
+              "Retained ratio: the share of photos without a label of which a head is sure enough to learn from them.",
+            ),
+            lineChart(
+              "Loss",
+              [line("all terms", "loss", "one")],
+              { steps },
+              "What training makes smaller. It may rise while more photos are taken in.",
+            ),
+            lineChart(
+              "Heads disagree",
+              [line("share of photos", "disagreement", "four")],
+              { isShare: true, steps },
+              "Photos without a label for which the two heads name different classes.",
+            ),
+          ]
+        : h(
+            "p",
+            { class: "soft empty-chart" },
+            "The curves of accuracy, retained photos and loss appear here with the first steps.",
+          ),
+    );
+    put(
+      log,
+      (progress.messages ?? []).map((message) => h("li", {}, message)),
+    );
   }
 
-  function draw() { drawLabels(); drawControl(); drawCurves(); }
+  function draw() {
+    drawLabels();
+    drawControl();
+    drawChecked();
+    drawCurves();
+  }
 
   async function poll() {
     while (!isClosed) {
@@ -83,21 +273,45 @@ export function trainPage() {
         const before = JSON.stringify(progress);
         progress = await get("/api/training");
         if (!isClosed && before !== JSON.stringify(progress)) draw();
-      } catch { /* the banner says that the Studio does not answer */ }
-      await new Promise((resolve) => setTimeout(resolve, progress.state === "running" ? 700 : 2000));
+      } catch {
+        /* the banner says that the Studio does not answer */
+      }
+      await new Promise((resolve) => {
+        setTimeout(resolve, POLL[progress.state] ?? POLL.other);
+      });
     }
   }
 
-  const element = h("div", { class: "page" }, h("header", { class: "intro" }, h("h1", {}, "Train"),
-    h("p", { class: "lead" }, "SemCo learns from your labels and, as it becomes sure, from the photos without a label.")),
-  h("div", { class: "two" }, h("section", { class: "card", "aria-label": "Training" }, control), h("section", { class: "card", "aria-label": "Labels" }, labels)),
-  h("section", { "aria-label": "Curves" }, curves), h("details", { class: "log-box" }, h("summary", {}, "What the run reports"), log));
+  const card = (name, ...content) => h("section", { class: "card", "aria-label": name }, content);
+  const element = h(
+    "div",
+    { class: "page" },
+    h(
+      "header",
+      { class: "intro" },
+      h("h1", {}, "Train"),
+      h(
+        "p",
+        { class: "lead" },
+        "SemCo learns from your labels and, as it becomes sure, from the photos without a label.",
+      ),
+    ),
+    h("div", { class: "two" }, card("Training", control), card("Labels", labels, checked)),
+    h("section", { "aria-label": "Curves" }, curves),
+    h("details", { class: "log-box" }, h("summary", {}, "What the run reports"), log),
+  );
   drawLabels();
-  control.append(h("p", { class: "soft" }, h("span", { class: "spinner", "aria-hidden": "true" })));  // no button that moves
   poll();
-  return { element, title: "Train", update: (what) => {
+  const update = (what) => {
     if (!what.labels && !what.classes) return;
     drawLabels();
     if (progress.state && progress.state !== "running" && !control.contains(document.activeElement)) drawControl();
-  },  close: () => { isClosed = true; } };
+  };
+  return {
+    element,
+    update,
+    close: () => {
+      isClosed = true;
+    },
+  };
 }
