@@ -43,7 +43,7 @@ from semco.training.loop import Trainer
 from semco.training.observer import Observer
 from semco.training.precision import Choice, choose_precision
 from semco.training.statistics import describe_pool
-from semco.types import PseudoLabels
+from semco.types import Outputs, PseudoLabels
 
 # Images with a label on which the accuracy is measured while a run trains: enough for a curve, and soon done.
 MOST_LABELLED = 1_000
