@@ -47,3 +47,8 @@ def test_unknown_names(name: str) -> None:
     with pytest.raises(UserError, match="is not in the vocabulary"):
         Lookup(bundled_store(), is_strict=True).find_all([name])
     assert Lookup(bundled_store()).find_all([name])[0][0].route == "own vector"
+
+
+def test_the_ten_classes_of_cifar_10_are_ten_groups() -> None:
+    """As in the paper: a cat is no dog."""
+    assert group_classes(label_source(LabelsConfig()).vectors(CIFAR10)).count == 10

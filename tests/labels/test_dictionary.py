@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from semco.labels.dictionary import DEFINITION, KIND, NAMED, RARER, Dictionary, dictionary, write_dictionary
+from semco.labels.dictionary import RARER, Dictionary, dictionary, write_dictionary
+from semco.labels.dictionary.relations import DEFINITION, KIND, NAMED, Senses, relations, sense_weights
 
 # thing > animal > (bat, mouse); thing > club (a bat, in its second sense). Definitions: bat "flying mouse night",
 # mouse "small", club "hit".
@@ -30,7 +31,8 @@ ANIMAL = 1 - log(3) / log(5)  # information content
 def test_kinds_by_hand() -> None:
     assert SMALL.content.tolist() == pytest.approx([0, ANIMAL, 1, 1, 1])
     assert SMALL.ancestors(2) == {2, 1, 0}
-    found = SMALL.kinds(np.array([2, 3, 4], np.int32))
+    nodes = np.array([2, 3, 4], np.int32)
+    found = SMALL.kinds(nodes, SMALL.common(nodes))
     assert found[0].tolist() == pytest.approx([1, ANIMAL, 0])  # leaves have 1: 2 c / (1 + 1)
 
 
@@ -40,12 +42,28 @@ def test_definitions_have_length_one() -> None:
     assert rows[3].tolist() == pytest.approx([0, 0, 0, 1])
 
 
+def test_the_weights_of_senses_by_hand() -> None:
+    """One noun with two senses, and four with one: the sense that is of a kind with three of them is the better one.
+
+    The nearest class does not count, so that two classes alone cannot agree on a rare sense.
+    """
+    senses = Senses(np.arange(6, dtype=np.int32), np.array([0, 1, 0, 0, 0, 0], np.int32), np.array([0, 0, 1, 2, 3, 4]))
+    kinds = np.zeros((6, 6), np.float32)
+    kinds[0, 2:] = 0.1, 0.1, 0.1, 1.0
+    kinds[1, 2:] = 0.6, 0.3, 0.3, 0.3
+    found = sense_weights(kinds + kinds.T, senses)
+    assert found[:2].tolist() == pytest.approx([0.1 / (RARER * 0.3), 1])
+    assert found[2:].tolist() == [1, 1, 1, 1]
+
+
 def test_relations_by_hand() -> None:
     """The definition of the bat names the mouse; in its second sense, the bat is a club."""
-    found = SMALL.relations(["bat", "mouse", "club", None, "unknown"])
-    assert found[0].tolist() == pytest.approx([0, KIND * ANIMAL + NAMED, RARER * (KIND + DEFINITION), 0, 0])
-    assert found[1, 2] == 0  # nothing in common but to be a thing
-    assert np.allclose(found, found.T)
+    found = relations(SMALL, ["bat", "mouse", "club", None, "unknown"])
+    # With three nouns, what is left without the nearest is 0 for both senses of the bat: only the ranks count.
+    assert found.total[0].tolist() == pytest.approx([0, KIND * ANIMAL + NAMED, RARER * (KIND + DEFINITION), 0, 0])
+    assert found.weight[0].tolist() == pytest.approx([1, 1, RARER, 1, 1])
+    assert found.total[1, 2] == 0  # nothing in common but to be a thing
+    assert np.allclose(found.total, found.total.T)
 
 
 def test_the_kind_of_two_nouns() -> None:
@@ -58,7 +76,7 @@ def test_a_dictionary_is_read_as_written(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("semco.labels.dictionary.FILE", tmp_path / "small.npz")
     again = dictionary.__wrapped__()
     assert (again.nouns, again.words) == (SMALL.nouns, SMALL.words)
-    assert np.array_equal(again.relations(["bat", "club"]), SMALL.relations(["bat", "club"]))
+    assert np.array_equal(relations(again, ["bat", "club"]).total, relations(SMALL, ["bat", "club"]).total)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +91,7 @@ def test_a_dictionary_is_read_as_written(tmp_path: Path, monkeypatch: pytest.Mon
     ],
 )
 def test_the_bundled_dictionary(near: tuple[str, str], far: tuple[str, str]) -> None:
-    assert dictionary().relations(near)[0, 1] > dictionary().relations(far)[0, 1] + 0.2
+    assert relations(dictionary(), near).total[0, 1] > relations(dictionary(), far).total[0, 1] + 0.15
 
 
 def test_common_kinds_of_the_bundled_dictionary() -> None:
@@ -86,6 +104,26 @@ def test_a_compound_is_what_its_end_says() -> None:
     assert book.known("gala_apple") == "apple"
     assert book.known("golden_delicious") == "golden_delicious"
     assert book.known("zzyzx") is None
-    related = book.relations(["gala_apple", "granny_smith_apple", "zzyzx"])
+    related = relations(book, ["gala_apple", "braeburn_apple", "zzyzx"]).total
     assert related[0, 1] == pytest.approx(KIND + DEFINITION)  # both are read as apple: equal kinds and definitions
     assert not related[2].any()
+
+
+def test_a_compound_is_the_kind_of_thing_that_its_first_word_names() -> None:
+    """A maple is a tree in one of its senses, a polo is no shirt."""
+    book = dictionary()
+    trees = {node for node, _ in book.senses_of("tree")}
+    assert "maple_tree" not in book
+    assert book.senses_of("maple_tree") == [
+        (node, 0) for node, _ in book.senses_of("maple") if trees & book.ancestors(node)
+    ]
+    assert book.senses_of("gala_apple") == book.senses_of("apple")
+
+
+def test_the_other_classes_decide_on_a_sense() -> None:
+    """Beside birds a crane is a bird; beside machines it is not, and less close to a heron."""
+    birds = relations(dictionary(), ["crane", "heron", "stork", "egret", "flamingo", "ibis"])
+    machines = relations(dictionary(), ["crane", "heron", "forklift", "winch", "hoist", "lathe"])
+    assert birds.weight[0, 1] == 1
+    assert machines.weight[0, 1] < 1
+    assert birds.total[0, 1] > machines.total[0, 1]

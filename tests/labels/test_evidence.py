@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from semco.errors import UserError
+from semco.labels.dictionary import dictionary
+from semco.labels.dictionary.relations import relations
 from semco.labels.embeddings import LabelEmbeddings
-from semco.labels.evidence import Evidence, densities, store_evidence
+from semco.labels.evidence import DIRECT, LOOKS, SHARED, Evidence, densities, store_evidence
 from semco.labels.groups import group_classes
 from semco.labels.kin import kin_table, reordered
 from semco.labels.look_alikes import agreement, look_alikes
@@ -42,7 +44,8 @@ def test_kin_is_stored_with_the_vectors(tmp_path: Path) -> None:
     store = VectorStore.open(tmp_path / "s")
     found = store_evidence(store, np.eye(6, dtype=np.float32)[:2], ["trout", "salmon"])
     assert found is not None
-    assert found.shared[0, 1] == pytest.approx(0.5)
+    weight = relations(dictionary(), ["trout", "salmon"]).weight[0, 1]  # of the senses in which both are fish
+    assert found.shared[0, 1] == pytest.approx(0.5 * weight)
     assert found.reasons == {(0, 1): "both salmonid"}
 
 
@@ -62,13 +65,13 @@ def test_density_leaves_the_term_itself_out() -> None:
 def classes(total: np.ndarray) -> LabelEmbeddings:
     names = tuple("abcd"[: len(total)])
     nothing = np.zeros_like(total)
-    evidence = Evidence(total, nothing, nothing, nothing.astype(bool))
+    evidence = Evidence(total, nothing, nothing, nothing, nothing)
     return LabelEmbeddings(names, np.eye(len(names), dtype=np.float32), names, names, "test", 0.2, (), evidence)
 
 
 def test_evidence_does_not_chain() -> None:
     """a - b and b - c are close, a - c are not: DBSCAN would chain all three."""
-    total = np.array([[1, 0.9, -1, 0], [0.9, 1, 0.5, 0], [-1, 0.5, 1, 0], [0, 0, 0, 1]], dtype=np.float64)
+    total = np.array([[2, 1.9, -1, 0], [1.9, 2, 1.5, 0], [-1, 1.5, 2, 0], [0, 0, 0, 2]], dtype=np.float64)
     found = group_classes(classes(total))
     assert found.rule == "evidence"
     assert found.members == (("a", "b"), ("c",), ("d",))
@@ -77,7 +80,7 @@ def test_evidence_does_not_chain() -> None:
 
 
 def test_a_person_corrects_groups() -> None:
-    total = np.eye(4) + np.eye(4, k=1) + np.eye(4, k=-1) * 1.0
+    total = 2 * (np.eye(4) + np.eye(4, k=1) + np.eye(4, k=-1))
     found = group_classes(classes(total), together=[("a", "d")], apart=[("c", "d")])
     assert any({"a", "d"} <= set(members) for members in group_classes(classes(total), together=[("a", "d")]).members)
     assert not any({"c", "d"} <= set(members) for members in found.members)
@@ -93,4 +96,19 @@ def test_the_list_of_look_alikes() -> None:
     assert not listed.alike & listed.open
     found = agreement(store_source(None), "held-out")
     assert found.precision >= 0.75
-    assert found.recall >= 0.4
+    assert found.recall >= 0.45
+
+
+def test_the_evidence_by_hand() -> None:
+    one = np.ones((1, 1))
+    found = Evidence(0.2 * one, 0.4 * one, 0.5 * one, 0.8 * one, 0.6 * one)
+    assert found.total.item() == pytest.approx(0.2 + 0.4 + SHARED * 0.5 + DIRECT * 0.8 + LOOKS * 0.6)
+
+
+def test_senses_decide_what_the_graph_counts() -> None:
+    """The graph has "hot dog" for a dog; a dog beside animals is none, and a hot dog is close to a sausage."""
+    names = ("dog", "cat", "horse", "hot dog", "pizza", "hamburger")
+    evidence = store_source(None).vectors(names).evidence
+    assert evidence is not None
+    assert evidence.direct[0, 3] < 0.5
+    assert not any({"dog", "hot dog"} <= set(one) for one in group_classes(store_source(None).vectors(names)).members)

@@ -27,14 +27,20 @@ def sibling_eps(matrix: NDArray[np.float32], known: NDArray[np.bool_], is_a: Pai
 
     ``matrix`` (n, d) has unit rows in order of frequency; ``is_a`` (m, 2) has the child and parent of each edge.
     """
+    nearest = sibling_distances(matrix, is_a[known[is_a[:, 0]] & (is_a[:, 0] < FREQUENT)])
+    found = nearest[np.isfinite(nearest)]
+    return round(float(np.quantile(found, QUANTILE)), 3) if len(found) else FALLBACK
+
+
+def sibling_distances(matrix: NDArray[np.float32], is_a: Pairs) -> NDArray[np.float64]:
+    """Return the cosine distance (n,) of each term to its nearest sibling, infinite without siblings."""
     nearest = np.full(len(matrix), np.inf)
-    for children in families(is_a[known[is_a[:, 0]] & (is_a[:, 0] < FREQUENT)]):
+    for children in families(is_a):
         rows = matrix[children]
         distances = 1.0 - rows @ rows.T
         np.fill_diagonal(distances, np.inf)
         nearest[children] = np.minimum(nearest[children], distances.min(axis=1))
-    found = nearest[np.isfinite(nearest)]
-    return round(float(np.quantile(found, QUANTILE)), 3) if len(found) else FALLBACK
+    return nearest
 
 
 def families(is_a: Pairs) -> Iterator[NDArray[np.int64]]:

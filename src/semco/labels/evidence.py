@@ -1,12 +1,15 @@
-"""The evidence that two classes look alike: their vectors, the graph of the store, and the dictionary.
+"""The evidence that two classes look alike: their vectors, the graph of the store, the dictionary, and their looks.
 
-    evidence = cosine - mean of the two terms' densities + relation + 0.3 shared kin + 0.1 (one is kin of the other)
+    evidence = cosine - mean of the two terms' densities + relation + 0.8 looks
+               + weight of the senses x (0.35 shared kin + 0.15 (one is kin of the other))
 
 The density of a term is its mean cosine with the ten nearest of the store's frequent terms. Names of a crowded topic
 (birds, clothes) are close to everything there, so the same cosine says less among them than elsewhere. The relation of
 two terms is what they have in common in a dictionary, as kinds of things and by their definitions (`dictionary`). What
-two terms share in the graph says the more, the fewer other terms have it (`kin`). The weights are those of a logistic
-regression on the tuning half of the list of look-alikes (`look_alikes`), rounded.
+two terms share in the graph says the more, the fewer other terms have it (`kin`). The graph does not know senses, so it
+counts as much as the senses in which the dictionary relates the terms: a dog is hardly a hot dog. The looks are the
+cosine of the places that a map from names to image classifiers gives them (`looks`). The weights are those of a
+logistic regression on the tuning half of the list of look-alikes (`look_alikes`), rounded.
 
 Shapes: K classes, d embedding size, b frequent terms.
 """
@@ -20,10 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semco.labels.dictionary import dictionary
+from semco.labels.dictionary.relations import relations
 from semco.labels.embeddings import Matrix
+from semco.labels.looks import places as look_places
 from semco.labels.store import VectorStore
 
-SHARED, DIRECT = 0.3, 0.1  # weights of the graph's evidence; a cosine has weight 1
+SHARED, DIRECT, LOOKS = 0.35, 0.15, 0.8  # weights; a cosine has weight 1
 NEIGHBOURS = 10  # frequent terms whose mean cosine is a term's density
 MOST_CLASSES = 2_000  # with more classes, tables of all pairs (and of all pairs of senses) would take gigabytes
 SAME_TERM = 0.999  # a cosine above this is the term itself
@@ -38,13 +43,14 @@ class Evidence:
     local: Square  # (K, K) cosine minus density
     relation: Square  # (K, K) what the terms have in common in the dictionary
     shared: Square  # (K, K) weight of shared kin
-    direct: NDArray[np.bool_]  # (K, K) one is kin of the other
+    direct: Square  # (K, K) 1 if one is kin of the other; both count less for rare senses
+    looks: Square  # (K, K) cosine of the guessed looks
     reasons: Mapping[tuple[int, int], str] = field(default_factory=dict)  # of related classes i < j, for people
 
     @property
     def total(self) -> Square:
         """The evidence (K, K)."""
-        return self.local + self.relation + SHARED * self.shared + DIRECT * self.direct
+        return self.local + self.relation + SHARED * self.shared + DIRECT * self.direct + LOOKS * self.looks
 
 
 def store_evidence(store: VectorStore, matrix: Matrix, terms: Sequence[str | None]) -> Evidence | None:
@@ -55,11 +61,20 @@ def store_evidence(store: VectorStore, matrix: Matrix, terms: Sequence[str | Non
     if store.kin is None or len(terms) > MOST_CLASSES:
         return None
     places = [None if term is None else store.index(term) for term in terms]
-    shared, direct = store.kin.shared(places), store.kin.direct(places)
+    related = relations(dictionary(), terms)
+    weight = related.weight.astype(np.float64)
+    shared, direct = store.kin.shared(places) * weight, store.kin.direct(places) * weight
     density = densities(matrix, store.frequent_vectors())
     local = (matrix @ matrix.T).astype(np.float64) - (density[:, None] + density) / 2
-    relation = dictionary().relations(terms).astype(np.float64)
-    return Evidence(local, relation, shared, direct, _reasons(store, places, (shared > 0) | direct))
+    looks = look_places(store, matrix, terms)
+    return Evidence(
+        local,
+        related.total.astype(np.float64),
+        shared,
+        direct,
+        (looks @ looks.T).astype(np.float64),
+        _reasons(store, places, (shared > 0) | (direct > 0)),
+    )
 
 
 def densities(matrix: Matrix, frequent: NDArray[np.float32]) -> Square:

@@ -1,21 +1,14 @@
 """A dictionary of things: the senses of nouns that can be photographed, what each is a kind of, and its definition.
 
-It says how closely two nouns are related, by the closest two of their senses (0 if a noun is not in it):
+A node's information content is 1 - log(nodes below it) / log(all nodes): 1 for a leaf, 0 for "entity" (Seco et al.
+2004). The words of a definition are weighted by how rare they are (TF-IDF). `relations` says how closely nouns are
+related.
 
-    relation = 0.8^(ranks of the two senses) (0.7 kind + 0.7 definition + 0.3 (one is named in the other's definition))
-
-``kind`` is Lin's similarity in WordNet's hierarchy: 2 c / (a + b), where a, b and c are the information contents of the
-two senses and of the most special thing that both are a kind of. The information content of a node is
-1 - log(nodes below it) / log(all nodes): 1 for a leaf, 0 for "entity" (Seco et al. 2004). ``definition`` is the cosine
-of the words of the two definitions, each weighted by how rare it is (TF-IDF). Unlike cosines of word vectors, this is
-about one sense: a bat is close to a mouse as an animal, and to a racket as a thing to hit with.
-
-Shapes: N nouns, s senses of all nouns, n nodes of the hierarchy, w words, K classes, S senses of the K classes.
+Shapes: N nouns, s senses of all nouns, n nodes of the hierarchy, w words, S nodes of interest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cache, cached_property
 from pathlib import Path
@@ -25,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-KIND, DEFINITION, NAMED = 0.7, 0.7, 0.3  # weights; docs/lab/labels.md
 RARER = 0.8  # a sense counts less, the more frequent senses its noun has: a dog is hardly a sausage
 FILE = Path(__file__).parent / "wordnet.npz"
 TEXTS = ("nouns", "words")
@@ -92,45 +84,31 @@ class Dictionary:
         words = noun.split("_")
         return next((end for i in range(len(words)) if (end := "_".join(words[i:])) in self._place), None)
 
-    def relations(self, nouns: Sequence[str | None]) -> Square:
-        """Return how closely each two nouns are related (K, K); the diagonal is 0."""
-        known = {i: found for i, noun in enumerate(nouns) if noun is not None and (found := self.known(noun))}
-        result = np.zeros((len(nouns), len(nouns)), dtype=np.float32)
-        if len(known) > 1:
-            result[np.ix_(list(known), list(known))] = self._relations(list(known.values()))
-        np.fill_diagonal(result, 0)
-        return result
+    def senses_of(self, noun: str) -> list[tuple[int, int]]:
+        """Return the nodes and ranks of the senses of a noun or compound.
 
-    def _relations(self, nouns: Sequence[str]) -> Square:
-        """The same for nouns that are in the dictionary."""
-        places = [self._place[noun] for noun in nouns]
-        spans = [range(self.sense_offsets[i], self.sense_offsets[i + 1]) for i in places]
-        senses = np.asarray([sense for span in spans for sense in span])
-        starts = np.cumsum([0, *map(len, spans)])[:-1]
-        owners = np.repeat(np.arange(len(nouns)), list(map(len, spans)))
-        nodes = self.senses[senses]
-        weight = np.float32(RARER) ** self.ranks[senses]
-        named = self._named(nouns, nodes)[owners]  # (S, S) the noun of the row is in the definition of the column
-        texts = self.definitions[nodes]
-        total = KIND * self.kinds(nodes) + DEFINITION * (texts @ texts.T).toarray() + NAMED * (named | named.T)
-        total *= weight[:, None] * weight
-        total[self.common(nodes) <= 0] = 0  # things that have nothing in common: a definition proves nothing
-        best: Square = np.maximum.reduceat(np.maximum.reduceat(total, starts, axis=0), starts, axis=1)
-        return best
+        A compound that is not in the dictionary is what its end is. If the rest of it is such a thing, too, it is that:
+        a maple tree is a maple, of which one sense is a tree.
+        """
+        end = self.known(noun)
+        if end is None:
+            return []
+        senses, rest = self._ranked(end), noun.removesuffix(end).rstrip("_")
+        nodes = {node for node, _ in senses}
+        return [(node, 0) for node, _ in self._ranked(rest) if self.ancestors(node) & nodes] or senses
 
-    def _named(self, nouns: Sequence[str], nodes: Ints) -> NDArray[np.bool_]:
-        """Return whether the definition of a node contains all words of a noun (K, S)."""
-        found = np.zeros((len(nouns), len(nodes)), dtype=bool)
-        bags = [set(self.gloss[self.gloss_offsets[i] : self.gloss_offsets[i + 1]].tolist()) for i in nodes.tolist()]
-        for i, noun in enumerate(nouns):
-            wanted = {self._word_place.get(word, -1) for word in noun.split("_")}
-            found[i] = [wanted <= bag for bag in bags]
-        return found
+    def words_of(self, node: int) -> frozenset[int]:
+        """Return the numbers of the words of a node's definition."""
+        return frozenset(self.gloss[self.gloss_offsets[node] : self.gloss_offsets[node + 1]].tolist())
 
-    def kinds(self, nodes: Ints) -> Square:
-        """Return Lin's similarity of each two nodes (S, S)."""
+    def word_number(self, word: str) -> int:
+        """Return the number of a word of definitions, -1 if no definition has it."""
+        return self._word_place.get(word, -1)
+
+    def kinds(self, nodes: Ints, common: Square) -> Square:
+        """Return Lin's similarity of each two nodes (S, S), given what they have in `common`."""
         own = self.content[nodes]
-        found: Square = 2 * self.common(nodes) / np.maximum(own[:, None] + own, 1e-9)
+        found: Square = 2 * common / np.maximum(own[:, None] + own, 1e-9)
         return found
 
     def common(self, nodes: Ints) -> Square:
@@ -147,8 +125,8 @@ class Dictionary:
     def nearest_kind(self, a: str, b: str) -> str | None:
         """Return a noun for the most special thing that two nouns are a kind of in frequent senses, or None."""
         best: tuple[float, int] = (0.0, -1)
-        for i, first in self._ranked(a):
-            for j, second in self._ranked(b):
+        for i, first in self.senses_of(a):
+            for j, second in self.senses_of(b):
                 weight = RARER ** (first + second)
                 common = self.ancestors(i) & self.ancestors(j)
                 best = max(best, *((weight * float(self.content[node]), node) for node in common))
