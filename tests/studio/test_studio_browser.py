@@ -112,6 +112,72 @@ def test_another_tab_and_a_vanished_folder_are_shown(browser: Browser, tmp_path:
         assert browser.problems == []
 
 
+def test_a_studio_that_is_away_is_shown_and_comes_back(browser: Browser, tmp_path: Path) -> None:
+    with Studio(copy_fruit(tmp_path / "photos", CLASSES, 2), tmp_path / "project", CLASSES) as studio:
+        show(browser, studio)
+        go(browser, "label", "document.querySelectorAll('.tile.loaded').length === 6")
+        studio.stop_server()
+        browser.wait("document.getElementById('problems').textContent.includes('does not answer')")
+        assert browser.run("document.getElementById('saved').textContent") == "No connection"
+        browser.key("1")
+        browser.wait("document.querySelector('.toast.error')?.textContent.includes('does not answer')")
+        assert browser.run("document.querySelectorAll('.badge.given').length") == 0  # it was taken back
+        for button in ("#undo", "#history-button"):
+            browser.click(button)
+        browser.run("document.querySelector('.segmented input[value=\"\"]').click()")  # another view
+        for page in ("train", "use", "classes", "review", "label"):
+            browser.run(f"location.hash = {page!r}")
+        browser.run("location.hash = 'use'")
+        studio.start_server()
+        browser.wait("document.getElementById('problems').textContent === ''")
+        go(browser, "label", "document.querySelectorAll('.tile.loaded').length === 6")
+        browser.run("document.querySelector('.wall').focus()")
+        browser.key("1")
+        assert len(labelled(browser, studio, 1)) == 1
+        assert [each for each in browser.problems if "ERR_CONNECTION" not in each] == []
+
+
+def test_photos_that_were_missed_are_asked_for_again(browser: Browser, tmp_path: Path) -> None:
+    with Studio(copy_fruit(tmp_path / "photos", CLASSES, 30), tmp_path / "project", CLASSES) as studio:
+        browser.resize(500, 500)  # some photos are out of sight
+        show(browser, studio)
+        go(browser, "label", "document.querySelectorAll('.tile.loaded').length > 10")
+        studio.stop_server()
+        browser.run("document.querySelector('.wall').scrollTop = 1e6")
+        browser.wait("document.querySelectorAll('.tile.broken').length > 3")
+        browser.wait("document.getElementById('problems').textContent")
+        studio.start_server()
+        browser.wait("!document.querySelector('.tile.broken') && document.querySelectorAll('.tile.loaded').length > 10")
+        browser.resize(1200, 800)
+
+
+def test_names_are_never_markup(browser: Browser, tmp_path: Path) -> None:
+    markup = "<img src=x onerror=window.hit=1>"
+    photos = copy_fruit(tmp_path / "photos", CLASSES, 1)
+    for number, photo in enumerate(sorted(photos.iterdir())):
+        photo.rename(photos / f"{number} {markup}.jpg")
+    with Studio(photos, tmp_path / "project", (markup, "orange")) as studio:
+        show(browser, studio)
+        go(browser, "label", "document.querySelectorAll('.tile.loaded').length > 0")
+        browser.key("1")
+        browser.wait("document.querySelectorAll('.badge.given').length === 1")
+        for page, place in (
+            ("classes", "document.querySelector('input.class-name')?.value"),
+            ("label", "document.querySelector('.palette .name')?.textContent"),
+            ("train", "document.querySelector('.bars .name')?.textContent"),
+        ):
+            browser.run(f"location.hash = {page!r}")
+            assert browser.wait(place) == markup
+        go(browser, "label", "document.querySelectorAll('.tile.loaded').length > 0")
+        browser.key(" ")
+        assert markup in browser.wait("document.querySelector('.caption b')?.textContent")
+        browser.key("Escape")
+        browser.click("#history-button")
+        assert browser.wait("document.querySelector('.history span')?.textContent") == f"1 photo labelled {markup}"
+        assert browser.run("[window.hit ?? 0, document.querySelectorAll('img[src=x]').length]") == [0, 0]
+        assert browser.problems == []
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_from_names_to_a_model(browser: Browser, tmp_path: Path) -> None:
