@@ -74,6 +74,14 @@ class TestLabelsFile:
             root / name: 10 * i for i, name in enumerate(("a.png", "b.png", "deep/c.png", "deep/d.png", "e.png"))
         }
 
+    def test_the_order_is_that_of_the_files_whatever_is_labelled(self, root: Path) -> None:
+        """So the images of a second round are those of the first, and what was computed from them is used again."""
+        orders = []
+        for text in ("e.png,cat\na.png,dog\n", "deep/c.png,dog\nb.png,cat\na.png,dog\n"):
+            (root / "l.csv").write_text(f"path,label\n{text}")
+            orders.append(list(short(listed(root, labels_from=root / "l.csv"), root)))
+        assert orders[0] == orders[1] == sorted(orders[0])
+
     def test_a_split_column(self, root: Path) -> None:
         (root / "l.csv").write_text(
             "path,label,split\na.png,cat,train\nb.png,dog,train\ne.png,cat,test\ndeep/c.png,dog,val\n"

@@ -88,6 +88,31 @@ class Browser:
         """Write a picture of what is visible."""
         file.write_bytes(base64.b64decode(self._call("Page.captureScreenshot", format="png")["data"]))
 
+    def accessibility(self) -> list[dict[str, Any]]:
+        """Return what a screen reader gets: the nodes of the page that are not ignored, in the order of the page.
+
+        Each has its role, name, level (of a heading), and whether it can have the focus.
+        """
+        nodes = self._call("Accessibility.getFullAXTree")["nodes"]
+        by_id = {node["nodeId"]: node for node in nodes}
+        found, waiting = [], [nodes[0]["nodeId"]]
+        while waiting:
+            node = by_id[waiting.pop()]
+            waiting += reversed(node.get("childIds", []))
+            if not node["ignored"]:
+                properties = {each["name"]: each["value"].get("value") for each in node.get("properties", [])}
+                values = {name: node.get(name, {}).get("value", "") for name in ("role", "name")}
+                found.append(
+                    {**values, "level": properties.get("level"), "focusable": properties.get("focusable", False)}
+                )
+        return found
+
+    def choose_files(self, selector: str, *files: Path) -> None:
+        """Choose files for an input, as the dialog of the browser would."""
+        root = self._call("DOM.getDocument")["root"]["nodeId"]
+        node = self._call("DOM.querySelector", nodeId=root, selector=selector)["nodeId"]
+        self._call("DOM.setFileInputFiles", nodeId=node, files=[str(file) for file in files])
+
     def key(self, key: str, modifiers: int = 0) -> None:
         """Press and release a key, such as ``1``, ``ArrowRight`` or ``Enter``; modifiers: 1 Alt, 2 Ctrl, 8 Shift."""
         text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")

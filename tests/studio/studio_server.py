@@ -34,21 +34,31 @@ class Studio:
         self._socket = bind(None)
         self.port = self._socket.getsockname()[1]
         self.guard = Guard(self.port)
-        self._server = app_server(build_app(self.project, self.guard))
-        self._thread = threading.Thread(target=self._server.run, args=([self._socket],), daemon=True)
 
     def __enter__(self) -> Studio:
         self.project.__enter__()
-        self._thread.start()
-        while not self._server.started:
-            time.sleep(0.01)
+        self.start_server()
         return self
 
     def __exit__(self, *_error: object) -> None:
+        self.stop_server()
+        self.project.close()
+
+    def start_server(self) -> None:
+        """Answer requests, also again after `stop_server`."""
+        if self._socket.fileno() < 0:
+            self._socket = bind(self.port)
+        self._server = app_server(build_app(self.project, self.guard))
+        self._thread = threading.Thread(target=self._server.run, args=([self._socket],), daemon=True)
+        self._thread.start()
+        while not self._server.started:
+            time.sleep(0.01)
+
+    def stop_server(self) -> None:
+        """Answer no request any more."""
         self._server.should_exit = True
         self._thread.join(20)
         self._socket.close()
-        self.project.close()
 
     def raw(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, dict[str, str], bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import os
 import secrets
 import socket
 from collections.abc import Callable
@@ -30,15 +31,18 @@ STATIC = Path(__file__).parent / "static"
 KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 EXTRA = "semco[studio]"
 MOST_BYTES = 2_000_000  # of a request that carries no photos
-DECODERS = 2  # threads that make thumbnails
+DECODERS = max(2, min(8, os.cpu_count() or 1))  # threads that make thumbnails
 HEADERS = {
-    "Content-Security-Policy": "default-src 'self'; img-src 'self' blob: data:; frame-ancestors 'none'",
+    "Content-Security-Policy": "default-src 'self'; img-src 'self' blob: data:; frame-ancestors 'none'; "
+    "form-action 'none'; base-uri 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-# A report of a run is one file with its own styles and scripts.
-REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+# A report of a run is one file with its own styles and scripts, which can ask this server for nothing.
+REPORT_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; sandbox allow-scripts"
+)
 T = TypeVar("T")
 
 

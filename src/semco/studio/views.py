@@ -80,7 +80,8 @@ def choose(
     if query.needs_answers:
         kept &= _answered(query, answers, len(names))
     order = _order(query.order, len(names), diverse, answers)
-    return [int(number) for number in order[kept[order]]]
+    found: list[int] = order[kept[order]].tolist()
+    return found
 
 
 def _answered(query: Query, answers: Answers | None, count: int) -> NDArray[np.bool_]:

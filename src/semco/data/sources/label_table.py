@@ -12,7 +12,7 @@ from typing import Any
 from semco.data.folder import image_files, subfolders
 from semco.data.listing import FILES, Entry
 from semco.data.sources.lists import MOST_BYTES, lines_of
-from semco.data.sources.rows import ROLES, Rows, path_inside
+from semco.data.sources.rows import ROLES, Role, Rows, path_inside
 from semco.errors import UserError, brief
 from semco.files import exists, read_text
 
@@ -25,20 +25,25 @@ Row = tuple[str, str | None, str]  # path, label or None, split or ""
 
 
 def add_labels_file(rows: Rows, root: Path, file: Path) -> None:
-    """Add the images that a table lists with their labels, and every other image below ``root`` without one."""
+    """Add the images that a table lists with their labels, and every other image below ``root`` without one.
+
+    They are in the order of the files, so that what was computed from the images holds when labels are added.
+    """
     if not exists(file):
         raise UserError(f"there is no file of labels {file}.")
-    listed: set[str] = set()
+    listed: dict[str, tuple[str | None, Role]] = {}
     for number, (path, label, role) in enumerate(read_table(file), 1):
         name = _find(root, file.parent, path)
         if name in listed:
             raise UserError(f"{file} names {brief(path)} twice (the second time in row {number}): keep one row.")
-        listed.add(name)
-        rows.add(Entry(name, FILES), label, ROLES.get(role.lower(), "train"))
+        listed[name] = label, ROLES.get(role.lower(), "train")
     if not listed:
         raise UserError(f"{file} has no row with a path and a label: add some.")
     images, rows.ignored = image_files(root)
-    rows.train.add_files(image for image in images if image not in listed)
+    for name in images:
+        rows.add(Entry(name, FILES), *listed.pop(name, (None, "train")))
+    for name, (label, role) in listed.items():  # files that are not there, or not by an ending of an image
+        rows.add(Entry(name, FILES), label, role)
 
 
 def _find(root: Path, beside: Path, path: str) -> str:

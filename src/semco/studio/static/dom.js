@@ -27,6 +27,9 @@ export const say = (element, text) => {
 };
 export const find = (selector, root = document) => root.querySelector(selector);
 
+// Pictures are drawn for a wide or a narrow card, so that their text does not shrink on a phone.
+export const isNarrow = () => matchMedia("(max-width: 600px)").matches;
+
 export const percent = (part, digits = 0) => `${(100 * part).toFixed(digits)} %`;
 export const plain = (number) => number.toLocaleString("en");
 export const count = (number, one, many = `${one}s`) => `${plain(number)} ${number === 1 ? one : many}`;

@@ -1,12 +1,11 @@
 // Classes: their names, what each was taken for, the look-alike groups, and a map.
 
 import { get, post } from "./api.js";
-import { colour, count, h, put, svg } from "./dom.js";
+import { colour, count, h, isNarrow, put, svg } from "./dom.js";
 import { announce, attempt, badge, busy } from "./parts.js";
 import { labelCounts, refresh, store } from "./store.js";
 
-const WIDTH = 560,
-  HEIGHT = 360,
+const HEIGHT = 360,
   MARGIN = 56,
   EDGE = 28; // of the map
 const NO_CLASSES = "They appear here, each with the meaning that SemCo has found for it.";
@@ -167,7 +166,7 @@ export function classesPage() {
         "p",
         { class: "soft" },
         shared.length
-          ? "SemCo learns first which of these groups a photo belongs to."
+          ? "If SemCo cannot decide between look-alikes, it still learns that a photo is one of them."
           : described.classes.length
             ? "No two of these classes look alike by their names."
             : "Groups of similar classes appear here.",
@@ -207,7 +206,8 @@ export function classesPage() {
       );
       return;
     }
-    const at = (each) => [MARGIN + each.x * (WIDTH - 2 * MARGIN), EDGE + each.y * (HEIGHT - 2 * EDGE)];
+    const width = isNarrow() ? 340 : 560;
+    const at = (each) => [MARGIN + each.x * (width - 2 * MARGIN), EDGE + each.y * (HEIGHT - 2 * EDGE)];
     const points = new Map(described.classes.map((each) => [each.number, at(each)]));
     const pairs = described.groups.flatMap((members) => members.slice(1).map((number, i) => [members[i], number]));
     const line = ([[x1, y1], [x2, y2]]) => svg("line", { x1, y1, x2, y2, class: "alike" });
@@ -216,9 +216,9 @@ export function classesPage() {
       map,
       svg(
         "svg",
-        { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": spoken },
+        { viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": spoken },
         pairs.map((pair) => line(pair.map((number) => points.get(number)))),
-        named(described.classes, points).map(({ each, x, y }) =>
+        named(described.classes, points, width).map(({ each, x, y }) =>
           svg(
             "g",
             {},
@@ -299,12 +299,12 @@ export function classesPage() {
 }
 
 // Return the classes with a place for each name: above or below its point, so that names do not overlap if possible.
-function named(classes, points) {
+function named(classes, points, width) {
   const placed = [];
   for (const each of classes) {
     const half = each.name.length * 3.6 + 4,
       [left, top] = points.get(each.number);
-    const x = Math.max(half, Math.min(WIDTH - half, left));
+    const x = Math.max(half, Math.min(width - half, left));
     const isFree = (y) =>
       placed.every((other) => Math.abs(other.x - x) > half + other.half || Math.abs(other.y - y) > 15);
     const y = [-12, 22, -28, 38, -44, 54].map((offset) => top + offset).find(isFree) ?? top - 12;

@@ -14,6 +14,8 @@ const card = (id, title, sentence, ...content) =>
     h("p", { class: "soft" }, sentence),
     content,
   );
+// A path as a shell reads it.
+const quoted = (path) => (/^[\w@%+=:,./-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`);
 const colourOf = (name) => colour(store.classes.find((each) => each[1] === name)?.[0] ?? 1);
 
 async function classify(file, answers) {
@@ -160,7 +162,7 @@ export function usePage() {
       card(
         "sort-title",
         "Sort all photos",
-        "A folder per class: your labels and sure answers in sure/, the others in unsure/. The photos stay.",
+        "A folder per class: your labels and sure answers in sure/, the others in unsure/. Your photos are not moved.",
         h("div", { class: "field" }, h("span", {}, "Sure from ", share), slider),
         h("div", { class: "field" }, h("label", { class: "check" }, links, "Links instead of copies")),
         h("button", { id: "export-sort", onclick: () => begin({ kind: "sort", least, link }) }, "Sort the photos"),
@@ -172,7 +174,7 @@ export function usePage() {
     "csv-title",
     "Your labels as a table",
     "Path and class of every labelled photo, as semco train reads it.",
-    h("pre", {}, `semco train ${store.root} --labels-from labels.csv`),
+    h("pre", {}, `semco train ${quoted(store.root)} --labels-from labels.csv`),
     h("a", { class: "button", href: "/labels.csv", download: "labels.csv" }, "Download labels.csv"),
   );
   const none = h(

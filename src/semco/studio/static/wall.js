@@ -127,23 +127,18 @@ export class Wall {
 
   create() {
     const image = h("img", { alt: "", draggable: "false", decoding: "async" });
-    const tile = h(
-      "div",
-      { class: "tile", role: "option" },
-      image,
-      h("span", { class: "mark", "aria-hidden": "true" }, "✓"),
-      h("span", { class: "badges" }),
-    );
-    image.addEventListener("error", () => {
-      if (image.hasAttribute("src")) tile.classList.add("broken");
-    });
-    image.addEventListener("load", () => tile.classList.add("loaded"));
+    const tile = h("div", { class: "tile", role: "option" }, image);
+    const end = (outcome) => () => {
+      if (tile.isAsked) tile.classList.add(outcome); // otherwise it is the photo that the tile showed before
+    };
+    image.addEventListener("error", end("broken"));
+    image.addEventListener("load", end("loaded"));
     this.inner.append(tile);
     return tile;
   }
 
   use(tile, index) {
-    tile.firstChild.removeAttribute("src");
+    tile.isAsked = false; // its image keeps the old source for now: one without a source costs a new layout
     tile.classList.remove("loaded", "broken");
     tile.id = `${this.id}-${index}`;
     tile.dataset.index = index;
@@ -162,7 +157,9 @@ export class Wall {
     for (const image of this.ahead) image.removeAttribute("src");
     this.ahead = [];
     for (const [index, tile] of this.tiles) {
-      if (!tile.firstChild.hasAttribute("src")) tile.firstChild.src = this.source(index);
+      if (tile.isAsked) continue;
+      tile.isAsked = true;
+      tile.firstChild.src = this.source(index);
     }
     this.timer = setTimeout(() => this.loadAhead(), QUIET);
   }
@@ -223,7 +220,8 @@ export class Wall {
       badges.push(badge(answer.guess, names[1], "guess", `${answer.confidence} %`));
       if (answer.other >= 0) badges.push(badge(answer.other, names[2], "guess other"));
     }
-    tile.lastChild.replaceChildren(...badges);
+    if (tile.childElementCount > 1) tile.lastChild.remove();
+    if (badges.length) tile.append(h("span", { class: "badges" }, badges));
   }
 
   // The photos that an action concerns: the selection, or the photo under the cursor.
