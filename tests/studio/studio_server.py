@@ -46,7 +46,7 @@ class Studio:
 
     def __exit__(self, *_error: object) -> None:
         self._server.should_exit = True
-        self._thread.join(20)
+        self._thread.join(60)
         self._socket.close()
         self.project.close()
 
