@@ -88,12 +88,16 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _same_computation_everywhere() -> Iterator[None]:
-    """Float32 unless a test asks for bfloat16, also on CPUs that have it.
+def _same_computation_everywhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """An empty cache folder; float32 unless a test asks for bfloat16, also on CPUs that have it.
 
     Some virtual machines announce tile registers (AMX) and then forbid them; oneDNN computes without them just as well.
     """
     os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE"
+    # Not the user's cache folder, in which another run of the tests may write too. Matplotlib keeps its list of fonts.
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    os.environ.setdefault("MPLCONFIGDIR", str(caches / "matplotlib"))
+    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("semco.training.precision.INSTRUCTIONS", frozenset())
         # A tiny run flushes some 40 files to the disk, 5 to 10 ms each: more than it computes. What is flushed, and

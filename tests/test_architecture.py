@@ -8,7 +8,8 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,22 @@ WITH_FLAGS = {
     "report/page.py": "shows the command that repeats a run",
     "report/figures.py": "names CSS variables",
 }
-every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
+
+
+def every_file(check: Callable[[Path], None]) -> Callable[[], None]:
+    """Return a test that checks every file and names all that fail; a test of each would take ten times as long."""
+
+    def test() -> None:
+        failures = []
+        for path in FILES:
+            try:
+                check(path)
+            except AssertionError as failure:
+                failures.append(f"{inside(path)}: {failure}")
+        assert not failures, "\n".join(failures)
+
+    test.__name__, test.__doc__ = check.__name__, check.__doc__
+    return test
 
 
 def inside(path: Path) -> str:
@@ -43,6 +59,7 @@ def inside(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
+@cache
 def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
 

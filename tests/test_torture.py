@@ -80,15 +80,15 @@ def case(case):
     if way == "KeyError":
         raise KeyError(way)
     if way == "hang":
-        time.sleep(60)
+        time.sleep(240)
     if way == "crash":
         os.abort()
     if way == "memory":
         bytearray(1 << 30)
     return "right"
 
-attack = Attack("broken", cases=12, minutes=1, case=case, limit=0.3)
-print(json.dumps(run_attack(attack, Path(sys.argv[1]), 3, range(12), time.monotonic() + 60).as_dict()))
+attack = Attack("broken", cases=12, minutes=5, case=case, limit=1.5)
+print(json.dumps(run_attack(attack, Path(sys.argv[1]), 3, range(12), time.monotonic() + 240).as_dict()))
 """
 
 

@@ -309,7 +309,7 @@ class TestUnlabelled:
         (root / "list.txt").write_text("".join(f"more/{i % 300}.png\n" for i in range(100_000)))
         start = time.process_time()  # waiting for a processor does not count
         listing = listed(root / "photos", unlabeled=root / "list.txt")
-        assert time.process_time() - start < 2
+        assert time.process_time() - start < 5
         assert len(listing.train) == 100_002
         assert listing.train.names[2] == str(root / "more/0.png")
         assert listing.train.names[302] is listing.train.names[2]

@@ -42,7 +42,7 @@ def test_the_last_thread_restores(capfd: pytest.CaptureFixture[str]) -> None:
     def second() -> None:
         with discard_stderr(), ignore_warnings():
             second_entered.set()
-            first_left.wait(10)
+            first_left.wait(60)
             os.write(2, b"hidden")
             warnings.warn("hidden", stacklevel=1)
 
@@ -50,7 +50,7 @@ def test_the_last_thread_restores(capfd: pytest.CaptureFixture[str]) -> None:
     filters = list(warnings.filters)
     with discard_stderr(), ignore_warnings():
         thread.start()
-        second_entered.wait(10)
+        second_entered.wait(60)
     first_left.set()
     thread.join()
     os.write(2, b"shown")

@@ -56,7 +56,7 @@ def in_processes(count: int, function: Callable[..., None], *arguments: object) 
     for process in started:
         process.start()
     for process in started:
-        process.join(280)
+        process.join(560)
     assert [process.exitcode for process in started] == [0] * count
 
 
@@ -364,7 +364,7 @@ def test_a_signal_to_the_command_saves_and_keeps_its_exit_code(quick_values: dic
     while not metrics.exists() and started.poll() is None:
         time.sleep(0.05)
     started.terminate()
-    _, errors = started.communicate(timeout=240)
+    _, errors = started.communicate(timeout=500)
     assert started.returncode == 143, errors
     assert errors.count("Resume with: semco resume") == 1
     assert "Traceback" not in errors

@@ -15,7 +15,8 @@ from semco.config import Config, merge
 from semco.experiment import train
 from semco.methods import vat
 
-pytestmark = pytest.mark.usefixtures("no_page")
+# Processes that import torch, on a busy machine.
+pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("no_page")]
 # What each process would draw of its own is turned off: the rest is the same.
 STATELESS: dict[str, dict[str, Any]] = {
     "mean_teacher": {},

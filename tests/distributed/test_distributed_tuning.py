@@ -17,7 +17,8 @@ from semco.models import build_backbone
 from semco.run.folder import RunFolder
 from semco.training.features import DATA
 
-pytestmark = pytest.mark.usefixtures("no_page")
+# Processes that import torch, on a busy machine.
+pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("no_page")]
 
 
 def train_all_with_cache(cache: str, runs: dict[str, str]) -> None:

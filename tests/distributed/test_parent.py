@@ -36,7 +36,7 @@ def exits(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     monkeypatch.setattr(parent, "_exit_later", lambda _: None)
     yield codes
     for thread in watchers():
-        thread.join(10)
+        thread.join(60)
 
 
 def watchers() -> list[threading.Thread]:
@@ -52,7 +52,7 @@ def test_the_death_of_the_parent_is_a_request_to_stop(exits: list[int], monkeypa
         (watcher,) = watchers()
         assert stop.number is None
         death.set()
-        watcher.join(10)
+        watcher.join(60)
         assert stop.number == signal.SIGTERM
     assert exits == [143]  # if it has not ended by itself in time
 
@@ -64,7 +64,7 @@ def test_a_process_that_torchrun_started_looks_at_its_parent(exits: list[int], m
     with catch_signals() as stop:
         parent.end_with_parent()
         for thread in watchers():
-            thread.join(10)
+            thread.join(60)
         assert stop.number == signal.SIGTERM
     assert exits == [143]
 
@@ -103,7 +103,7 @@ def test_a_command_ends_with_the_process_that_its_environment_names(
     monkeypatch.setattr(parent.os, "getppid", lambda: 1)  # it had died before
     with catch_signals() as stop, process_group(Processes()):
         for thread in watchers():
-            thread.join(10)
+            thread.join(60)
         assert stop.number == signal.SIGTERM
     assert exits == [143]
 

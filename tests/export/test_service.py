@@ -39,7 +39,7 @@ class Server:
 
     def close(self) -> None:
         self._server.should_exit = True
-        self._thread.join(20)
+        self._thread.join(60)
 
     def ask(self, body: bytes, path: str = "/predict", **headers: str) -> tuple[int, Any]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)

@@ -69,10 +69,10 @@ def test_a_run_is_followed_from_its_files(recorded: tuple[Path, Recorder], tmp_p
 
     follower = threading.Thread(target=watch, args=(tmp_path / "run", Observers(seen, Signals()), 0.01))
     follower.start()
-    assert has_first.wait(20)
+    assert has_first.wait(120)
     metrics.write_text(whole)
     (tmp_path / "later.json").rename(result)
-    follower.join(20)
+    follower.join(120)
     assert not follower.is_alive()
     assert [line["step"] for line in seen.lines] == [line["step"] for line in recorder.lines]
     assert seen.starts == [(0, 12)]

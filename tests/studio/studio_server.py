@@ -57,7 +57,7 @@ class Studio:
     def stop_server(self) -> None:
         """Answer no request any more."""
         self._server.should_exit = True
-        self._thread.join(20)
+        self._thread.join(60)
         self._socket.close()
 
     def raw(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, dict[str, str], bytes]:

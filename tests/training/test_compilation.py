@@ -40,7 +40,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def compiler(cache: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A process that looks like a compiler: it names a file of the cache and has started another program."""
-    command = ["sh", "-c", "sleep 60 & echo $!; wait $!; exit $?", "c++", f"{cache}/x.so"]
+    command = ["sh", "-c", "sleep 120 & echo $!; wait $!; exit $?", "c++", f"{cache}/x.so"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
     assert process.stdout is not None
     process.stdout.readline()  # the other program has started
@@ -52,12 +52,12 @@ def compiler(cache: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 def ended_by_its_program(compiler: subprocess.Popen[bytes]) -> bool:
     """Whether the compiler ended because SIGTERM had ended the program that it waited for."""
-    return compiler.wait(5) == 128 + signal.SIGTERM
+    return compiler.wait(60) == 128 + signal.SIGTERM
 
 
 def signal_and_wait(number: signal.Signals) -> None:
     os.kill(os.getpid(), number)
-    time.sleep(60)
+    time.sleep(120)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -70,7 +70,7 @@ def test_a_signal_ends_the_step_and_its_compilers_at_once(
     assert (stopped.value.exit_code, stopped.value.step, stopped.value.run) == (code, 7, cache / "run")
     assert stop.on_first is None
     assert ended_by_its_program(compiler)
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 60  # it did not wait for the end of the step
 
 
 def test_a_signal_before_compiling_is_answered_first(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_a_signal_before_compiling_is_answered_first(tmp_path: Path) -> None:
 
 
 def test_only_compilers_are_ended(compiler: subprocess.Popen[bytes], cache: Path) -> None:
-    other = subprocess.Popen(["sleep", "60"])
+    other = subprocess.Popen(["sleep", "120"])
     try:
         found = find_compilers(str(cache))
         assert [each.parent for each in found] == [os.getpid(), compiler.pid]
@@ -110,8 +110,8 @@ def test_what_is_yet_to_be_compiled_is_cancelled(monkeypatch: pytest.MonkeyPatch
     started = threading.Barrier(3)
 
     def compile_file() -> int:
-        with subprocess.Popen(["sleep", "60"]) as process:
-            started.wait(10)
+        with subprocess.Popen(["sleep", "120"]) as process:
+            started.wait(60)
             return process.wait()
 
     monkeypatch.setattr(compiler_processes, "find_compilers", lambda _: _children())
@@ -120,10 +120,10 @@ def test_what_is_yet_to_be_compiled_is_cancelled(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(sys.modules, "torch._inductor.async_compile", stub)
     monkeypatch.setattr(compiler_processes, "forget_compiled_code", lambda: None)
     jobs = [pool().submit(compile_file) for _ in range(3)]
-    started.wait(10)
+    started.wait(60)
     before = time.monotonic()
     stop_compiling()
-    assert time.monotonic() - before < 5
+    assert time.monotonic() - before < 60  # it did not wait for the compilers
     assert [job.result() for job in jobs[:2]] == [-signal.SIGTERM] * 2
     assert jobs[2].cancelled()
     assert pool.cache_info().currsize == 0  # the next compilation makes a new pool
