@@ -82,12 +82,16 @@ def rate(run: Path) -> None:
 
 
 def memory(run: Path) -> None:
-    """Print the peak memory of a process that predicts few photos and of one that predicts ten times as many."""
+    """Print the peak memory of processes that predict lists of photos, each ten times as long as the one before."""
     with tempfile.TemporaryDirectory() as folder:
-        for count in (2000, 20000):
-            files = make_photos(Path(folder) / str(count), count, 48)
-            command = [sys.executable, "-m", "semco", "predict", run, files[0].parent, "--out", f"{folder}/{count}.csv"]
+        files = make_photos(Path(folder) / "photos", 300, 48)
+        for count in (2_000, 20_000, 200_000):
+            paths = Path(folder) / f"{count}.txt"
+            paths.write_text("".join(f"{files[i % len(files)]}\n" for i in range(count)))
+            command = [sys.executable, "-m", "semco", "predict", run, paths, "--out", f"{folder}/{count}.csv"]
             subprocess.run(list(map(str, command)), check=True, stderr=subprocess.DEVNULL)
+            with Path(f"{folder}/{count}.csv").open() as rows:
+                assert sum(1 for _ in rows) == count + 1
             peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
             print(f"{count:,} photos: largest peak so far {peak:.0f} MB", flush=True)
 

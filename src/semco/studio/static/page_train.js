@@ -179,9 +179,7 @@ export function trainPage() {
 
   // What the run has decided after timing a few steps.
   function plan() {
-    const found = (progress.messages ?? [])
-      .filter((each) => each.startsWith("plan: "))
-      .map((each) => capital(each.slice(6)));
+    const found = (progress.messages ?? []).filter((each) => each.startsWith("plan: ")).map((each) => each.slice(6));
     return found.length
       ? h(
           "ul",

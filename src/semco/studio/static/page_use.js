@@ -20,7 +20,8 @@ const colourOf = (name) => colour(store.classes.find((each) => each[1] === name)
 
 async function classify(file, answers) {
   const box = h("div", { class: "answer" }, busy("Looking …"));
-  answers.prepend(h("li", { class: "card" }, h("img", { alt: "", src: URL.createObjectURL(file) }), box));
+  const image = h("img", { alt: "", src: URL.createObjectURL(file), onerror: () => image.remove() });
+  answers.prepend(h("li", { class: "card" }, image, box));
   try {
     const {
       predictions: [found],

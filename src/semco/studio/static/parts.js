@@ -48,7 +48,7 @@ export const badge = (classNumber, name, kind = "", share = null) =>
     { class: `badge ${kind}`, style: { "--own": colour(classNumber) } },
     h("i"),
     h("span", { class: "text" }, name),
-    share,
+    share && h("span", { class: "share" }, share),
   );
 
 export const busy = (text) =>

@@ -79,6 +79,7 @@ export class Wall {
     this.side = Math.floor((width - GAP * (this.columns - 1)) / this.columns);
     this.step = this.side + GAP;
     this.element.classList.toggle("small", this.side < 130);
+    this.element.classList.toggle("tiny", this.side < 100);
     this.inner.style.height = `${Math.ceil(this.numbers.length / this.columns) * this.step + GAP}px`;
     for (const [index, tile] of this.tiles) this.place(tile, index);
     this.rows = "";
