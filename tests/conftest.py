@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import signal
@@ -23,6 +24,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # workers of the tests are too.
 os.environ["OMP_NUM_THREADS"] = "1"
 torch.set_num_threads(1)
+
+# Looking for garbage among half a million objects takes a quarter of the time of the collection; see below.
+gc.disable()
 
 CLASSES = ("dog", "cat", "ship", "truck")
 
@@ -104,6 +108,13 @@ def _same_computation_everywhere(tmp_path_factory: pytest.TempPathFactory) -> It
         # when, is tested by calls; no test cuts the power.
         patch.setattr("os.fsync", lambda _: None)
         yield
+
+
+def pytest_collection_finish() -> None:
+    """From now on look for garbage again, among what tests make and not among the modules, and less often."""
+    gc.freeze()
+    gc.set_threshold(20_000, 10, 10)
+    gc.enable()
 
 
 def tiny_images(per_class: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

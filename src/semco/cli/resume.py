@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from semco.cli.display import Display
-from semco.cli.running import run_in_processes, show_how_to_resume, show_result, status_console
+from semco.cli.running import importing, run_in_processes, show_how_to_resume, show_result, status_console
 
 
 def resume(
@@ -24,7 +24,8 @@ def resume(
 
 def resume_here(run: Path, as_json: bool) -> None:
     """Resume in this process, alone or as one of several."""
-    from semco.experiment import resume as resume_run
+    with importing():
+        from semco.experiment import resume as resume_run
 
     with show_how_to_resume(), Display(status_console(), run.name) as display:
         result = resume_run(run, display)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shlex
@@ -19,6 +20,16 @@ from semco.training.signals import Interrupted
 
 if TYPE_CHECKING:
     from semco.run.result import RunResult
+
+
+@contextmanager
+def importing() -> Iterator[None]:
+    """Import large libraries without looking for garbage in between, which takes a seventh of the time."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def is_main() -> bool:

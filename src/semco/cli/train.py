@@ -9,7 +9,7 @@ import typer
 
 from semco.cli.display import Display
 from semco.cli.options import RunOptions, default_recipe
-from semco.cli.running import is_main, run_in_processes, show_how_to_resume, show_result, status_console
+from semco.cli.running import importing, is_main, run_in_processes, show_how_to_resume, show_result, status_console
 from semco.cli.shared_options import with_options
 
 
@@ -38,8 +38,9 @@ def train(
     as_json: Annotated[bool, typer.Option("--json", help="End with one JSON object.")] = False,
 ) -> None:
     """Train a classifier and write a run folder with the model, the metrics and a report."""
-    from semco.config import configure
-    from semco.run.folder import free_run_folder
+    with importing():
+        from semco.config import configure
+        from semco.run.folder import free_run_folder
 
     options.require_data(recipe is not None or config is not None)
     values = options.values(
@@ -62,11 +63,12 @@ def train(
 
 def train_here(config: str, out: Path | None, minutes: float, as_json: bool, tensorboard: bool = False) -> None:
     """Train in this process, alone or as one of several."""
-    from semco.config import Config
-    from semco.experiment import train as run_training
-    from semco.report.tensorboard import TensorBoard
-    from semco.run.folder import free_run_folder
-    from semco.training.observer import Observers
+    with importing():
+        from semco.config import Config
+        from semco.experiment import train as run_training
+        from semco.report.tensorboard import TensorBoard
+        from semco.run.folder import free_run_folder
+        from semco.training.observer import Observers
 
     chosen = Config.from_yaml(config)
     title = f"{chosen.method.name} on {Path(chosen.data.source).name}"
