@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import sys
 import tarfile
 from dataclasses import replace
 from pathlib import Path
@@ -17,9 +18,12 @@ import pytest
 from PIL import Image
 
 from semco.errors import UserError
+from semco.evaluation import prediction_files
 from semco.evaluation.engine import TorchEngine
 from semco.evaluation.photos import find_photos
 from semco.evaluation.predict import Output, predict_images, predict_into
+from semco.evaluation.prediction_files import Rows, open_table
+from semco.evaluation.predictions import Prediction
 from semco.evaluation.predictor import Predictor
 from semco.files import readable_name
 from tests.evaluation.brightness import brightness_model, save_untrained
@@ -158,6 +162,18 @@ def read(file: Path) -> list[dict[str, Any]]:
         return [json.loads(line) for line in file.read_text().splitlines()]
     with file.open(encoding="utf-8", errors="surrogateescape", newline="") as stream:
         return list(csv.DictReader(stream))
+
+
+def test_a_parquet_file_has_few_large_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches of 2 of 7 rows, in groups of at least 4: 4 and 3."""
+    monkeypatch.setattr(prediction_files, "ROWS_OF_GROUP", 4)
+    about = bright().about
+    with open_table(tmp_path / "out.parquet", "parquet", Rows(about), sys.stdout) as table:
+        for names in ("ab", "cd", "ef", "g"):
+            table.write([Prediction(name, "dark", 0.5) for name in names])
+    found = pq.ParquetFile(tmp_path / "out.parquet")
+    assert [found.metadata.row_group(i).num_rows for i in range(found.num_row_groups)] == [4, 3]
+    assert "".join(found.read()["path"].to_pylist()) == "abcdefg"
 
 
 @pytest.mark.parametrize("name", ["out.csv", "out.jsonl", "out.parquet"])

@@ -22,6 +22,7 @@ from semco.files import atomic_path, exists, readable_name
 Format = Literal["csv", "jsonl", "parquet"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 SURE = "sure"
+ROWS_OF_GROUP = 10_000  # of a Parquet file
 
 
 class Table(Protocol):
@@ -65,12 +66,21 @@ class JsonLines:
 
 
 class ParquetTable:
+    """Writes rows in large groups: each group is described at the end of the file, and in memory until then."""
+
     def __init__(self, writer: pq.ParquetWriter, rows: Rows) -> None:
         self._writer, self._rows = writer, rows
+        self._waiting: list[dict[str, Any]] = []
 
     def write(self, predictions: Sequence[Prediction]) -> None:
-        found = [self._rows.of(each) | {"path": readable_name(each.path)} for each in predictions]
-        self._writer.write_table(pa.Table.from_pylist(found, self._writer.schema))
+        self._waiting += [self._rows.of(each) | {"path": readable_name(each.path)} for each in predictions]
+        if len(self._waiting) >= ROWS_OF_GROUP:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._waiting:
+            self._writer.write_table(pa.Table.from_pylist(self._waiting, self._writer.schema))
+        self._waiting = []
 
 
 def _schema(names: Sequence[str]) -> pa.Schema:
@@ -112,7 +122,9 @@ def open_table(out: Path | None, format_name: Format, rows: Rows, standard_outpu
     with atomic_path(out) as temporary:
         if format_name == "parquet":
             with pq.ParquetWriter(temporary, _schema(rows.columns)) as writer:
-                yield ParquetTable(writer, rows)
+                table = ParquetTable(writer, rows)
+                yield table
+                table.flush()
         else:
             # A file name may be invalid UTF-8; its bytes are written unchanged.
             with temporary.open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:

@@ -1,27 +1,33 @@
 """Which photos to label first when there is no model yet: some of every kind, instead of the first files.
 
-Cheap features of a small copy of each photo (colours and edges by place) are clustered; the photo nearest to the centre
-of each cluster is taken, those of large clusters first. A large folder is sampled.
+Cheap features of the thumbnail of each photo (colours and edges by place) are clustered; the photo nearest to the
+centre of each cluster is taken, those of large clusters first. A large folder is sampled. The wall shows the sampled
+photos first, so that their thumbnails are made ahead.
 
 Shapes: N photos, F features, k clusters.
 """
 
 from __future__ import annotations
 
+import os
 import random
+import sys
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from semco.data.decode import DECODE_ERRORS, decode
+from semco.data.decode import decode
+from semco.data.listing import Entry
+from semco.errors import UserError
+from semco.evaluation.photos import InMemory
 
 SIDE, CELLS, DIRECTIONS = 48, 4, 8
 SAMPLED, CLUSTERS = 1500, 48
 EDGE_WEIGHT = 0.7  # of edges beside colours
+NICENESS = 10  # of the thread that looks at the photos
 
 Floats = NDArray[np.float32]
 
@@ -80,13 +86,13 @@ def _middles(features: Floats, clusters: NDArray[np.int32], centres: Floats) -> 
 class DiverseSelection:
     """Chooses photos in a thread of its own; the page shows a random order until it is done."""
 
-    def __init__(self, count: int, path_of: Callable[[int], Path]) -> None:
+    def __init__(self, count: int, thumbnail: Callable[[int], bytes]) -> None:
         self._shuffled = random.Random(0).sample(range(count), count)
         self._sampled = self._shuffled[:SAMPLED]
         self._chosen: list[int] = []
         self.done, self.total = 0, len(self._sampled)
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, args=(path_of,), name="semco-diversity", daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(thumbnail,), name="semco-diversity", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -103,16 +109,18 @@ class DiverseSelection:
         kept = set(chosen)
         return chosen + [number for number in self._shuffled if number not in kept]
 
-    def _run(self, path_of: Callable[[int], Path]) -> None:
+    def _run(self, thumbnail: Callable[[int], bytes]) -> None:
+        if sys.platform == "linux":  # where this concerns the thread alone: the page stays fast
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
         numbers: list[int] = []
         rows: list[Floats] = []
         for number in self._sampled:
             if self._stop.is_set():
                 return
             try:
-                rows.append(features_of(decode(path_of(number), SIDE)))
+                rows.append(features_of(decode(Entry("", InMemory(thumbnail(number))), SIDE)))
                 numbers.append(number)
-            except DECODE_ERRORS:  # the wall shows which photos cannot be read, and why
+            except UserError:  # the wall shows which photos cannot be read, and why
                 continue
             finally:
                 self.done += 1

@@ -44,7 +44,7 @@ class Project:
         self.session = secrets.token_hex(6)  # numbers of photos are valid within one session
         self.journal = Journal(self.folder)
         self.training = Training(self.folder / "runs", self.photos.root, settings)
-        self.diverse = DiverseSelection(len(self.photos), self.photos.path)
+        self.diverse = DiverseSelection(len(self.photos), self.photos.thumbnail)
         self._answers: dict[int, tuple[ClassTable, Answers]] = {}  # by round
         self._service: tuple[int, Service] | None = None
         self._jobs: dict[str, Job] = {}

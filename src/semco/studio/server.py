@@ -148,14 +148,18 @@ class Routes:
         photos = [_number(each) for each in _listed(values.get("photos"))]
         label = None if values.get("label") is None else _number(values["label"])
         seen = _number(values.get("seen", 0))
-        conflict = None
+        answer = await _thread(self._label, photos, label, _tab(values), seen)
+        return self.json(answer, 409 if "error" in answer else 200)
+
+    def _label(self, photos: list[int], label: int | None, tab: str, seen: int) -> dict[str, Any]:
+        conflict = {}
         try:
-            await _thread(self._project.label, photos, label, _tab(values), seen)
+            self._project.label(photos, label, tab, seen)
         except Conflict as found:
             some = f"{len(found.photos)} of these photos" if len(found.photos) > 1 else found.photos[0]
-            conflict = f"{some} got another label in another tab; it is shown now. Label again to change it."
-        answer = {"seq": self._project.journal.seq, "labels": await _thread(self._project.changes, seen)}
-        return self.json({**answer, "error": conflict} if conflict else answer, 409 if conflict else 200)
+            sentence = f"{some} got another label in another tab; it is shown now. Label again to change it."
+            conflict = {"error": sentence}
+        return {"seq": self._project.journal.seq, "labels": self._project.changes(seen), **conflict}
 
     async def undo(self, request: Any) -> Any:
         self._guard.check(request)
