@@ -110,8 +110,8 @@ def training_terms(without_list: bool) -> tuple[list[str], list[int]]:
     lookup, number = Lookup(bundled_store()), {}
     for i, name in enumerate(wordnet_names().values()):
         match = lookup.find(name)
-        if match and match.head and spell(name) not in keys and spell(match.head) not in keys:
-            number.setdefault(match.head, i)
+        if match and len(match.terms) == 1 and spell(name) not in keys and spell(match.term) not in keys:
+            number.setdefault(match.term, i)
     return list(number), list(number.values())
 
 

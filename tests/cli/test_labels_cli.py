@@ -129,6 +129,8 @@ def test_tune(store: str, names: str) -> None:
 def test_plot(store: str, names: str, tmp_path: Path) -> None:
     run("plot", names, "--vectors", store, "--out", str(tmp_path / "p.png"))
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+    run("plot", names, "--vectors", store, "--out", str(tmp_path / "p.html"))
+    assert "Dogs, puppy" in (tmp_path / "p.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

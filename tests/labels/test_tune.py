@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 
 from semco.labels.embeddings import LabelEmbeddings
-from semco.labels.groups import group_classes
+from semco.labels.evidence import Evidence
+from semco.labels.groups import EVIDENCE_EPS, group_classes
 from semco.labels.tune import (
     distances,
     eps_for_share,
     merge_heights,
     round_steps,
     suggested_eps,
+    suggested_near_default,
     suggestion_reason,
     tune,
 )
@@ -128,3 +130,29 @@ def test_the_reason_of_a_suggestion() -> None:
     assert suggestion_reason(heights, 0.26).startswith("the largest gap for its place, between the merges at 0.120 and")
     assert suggestion_reason(heights, 0.5).startswith("the largest gap for its place, after 0.400")
     assert "groups nothing" in suggestion_reason(heights, 0.05)
+
+
+def test_the_rule_evidence_is_compared_near_its_default() -> None:
+    """a and b have the evidence 1.4 (eps 0.6), c and d 1.0 (eps 1.0)."""
+    nothing = np.zeros((4, 4))
+    total = nothing.copy()
+    total[0, 1] = total[1, 0] = 1.4
+    total[2, 3] = total[3, 2] = 1.0
+    names = tuple("abcd")
+    evidence = Evidence(total, nothing, nothing, nothing, nothing)
+    found = LabelEmbeddings(names, np.eye(4, dtype=np.float32), names, names, "a test", 0.2, (), evidence)
+    tuned = tune(found, (0.5, 0.7, 1.0))
+    assert (tuned.rule, tuned.default) == ("evidence", EVIDENCE_EPS)
+    assert [one.joined for one in tuned.settings] == [(), (("a", "b"),), (("c", "d"),)]
+    assert tuned.suggested == EVIDENCE_EPS  # no merge is near
+    assert tune(found, (0.5,), "dbscan").rule == "dbscan"
+    default = tune(found).settings
+    assert default[0].eps < EVIDENCE_EPS < default[-1].eps
+
+
+def test_the_suggestion_near_the_default_by_hand() -> None:
+    """Merges at 0.95 and 0.97 of the default, and far from it: the widest gap is from 0.97 to the upper end, 1.1."""
+    heights = EVIDENCE_EPS * np.array([0.3, 0.95, 0.97, 1.6])
+    suggested, reason = suggested_near_default(heights)
+    assert suggested == pytest.approx(EVIDENCE_EPS * (0.97 + 1.1) / 2)
+    assert f"between {0.97 * EVIDENCE_EPS:.3f} and {1.1 * EVIDENCE_EPS:.3f}" in reason

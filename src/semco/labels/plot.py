@@ -63,7 +63,7 @@ class PlotData:
 def plot(embeddings: LabelEmbeddings, groups: Groups, path: Path) -> None:
     """Write the plot of at least two classes to a .png, .svg or .pdf file."""
     if path.suffix.lower() not in FORMATS:
-        raise UserError(f"cannot draw {path}: the file name must end in {', '.join(FORMATS)}.")
+        raise UserError(f"cannot draw {path}: the file name must end in {', '.join(FORMATS)}, or .html for a page.")
     if len(embeddings.names) < 2:
         raise UserError("a plot needs at least two classes; add class names.")
     figure = draw(embeddings, groups)

@@ -1,26 +1,30 @@
 """Compare values of eps: which classes each one groups, and which one the distances suggest.
 
 DBSCAN with min_samples = 1 groups classes as single linkage does, so the groups change only at the K - 1 distances at
-which single linkage merges two groups.
+which single linkage merges two groups. The rule "evidence" merges as complete linkage does; its eps was chosen on names
+of many kinds, so that only values near it are compared, and one is suggested that does not cut through close merges.
 
 Shapes: K classes, d embedding size.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from semco.labels.embeddings import LabelEmbeddings, Matrix
-from semco.labels.groups import group_classes
+from semco.labels.groups import EVIDENCE_EPS, Rule, evidence_distances, group_classes
 
 # Pairs in the paper's groups of CIFAR-100 (table "class groups obtained by clustering the retrofitted embeddings").
 REFERENCE_SHARE = 9 / 4950
 # With more pairs than half the number of classes a class has more than one neighbour on average, and groups chain.
 MOST_PAIRS_PER_CLASS = 0.5
 ROWS_AT_A_TIME = 512
+NEAR = 0.1  # an eps within this share of the default counts as near it
 LARGEST_SHARE = 0.1  # at a suggested eps no group has a larger share of the classes (but three classes are always fine)
 
 Members = tuple[tuple[str, ...], ...]
@@ -45,17 +49,53 @@ class Tuning:
     reason: str  # for people: why it is suggested
     default: float  # of the label source
     settings: tuple[Setting, ...]
+    rule: Literal["evidence", "dbscan"] = "dbscan"  # the rule of all these values
 
 
-def tune(embeddings: LabelEmbeddings, eps: tuple[float, ...] | None = None) -> Tuning:
-    """Return the groups at each ``eps``, by default at round values from 0 to the first that gives one group."""
+def tune(embeddings: LabelEmbeddings, eps: tuple[float, ...] | None = None, rule: Rule = "auto") -> Tuning:
+    """Return the groups at each ``eps``, by default at round values.
+
+    They are the values up to the first that gives one group, or those near the default for the rule "evidence".
+    """
+    if embeddings.evidence is not None and rule != "dbscan":
+        steps = eps if eps is not None else tuple(round(EVIDENCE_EPS + 0.05 * i, 2) for i in range(-7, 8))
+        suggested, reason = suggested_near_default(evidence_heights(embeddings))
+        return Tuning(suggested, reason, EVIDENCE_EPS, _settings(embeddings, steps, "evidence"), "evidence")
     heights = merge_heights(embeddings.matrix)
     steps = eps if eps is not None else round_steps(heights)
-    members = [group_classes(embeddings, value).members for value in steps]
-    before = [(), *members[:-1]]
-    settings = tuple(_setting(*row) for row in zip(steps, members, before, strict=True))
     suggested = suggested_eps(embeddings.matrix)
-    return Tuning(suggested, suggestion_reason(heights, suggested), embeddings.default_eps, settings)
+    reason = suggestion_reason(heights, suggested)
+    return Tuning(suggested, reason, embeddings.default_eps, _settings(embeddings, steps, "dbscan"))
+
+
+def _settings(embeddings: LabelEmbeddings, steps: Sequence[float], rule: Rule) -> tuple[Setting, ...]:
+    members = [group_classes(embeddings, value, rule).members for value in steps]
+    before = [(), *members[:-1]]
+    return tuple(_setting(*row) for row in zip(steps, members, before, strict=True))
+
+
+def evidence_heights(embeddings: LabelEmbeddings) -> NDArray[np.float64]:
+    """Return the values of eps (K - 1,) at which the rule "evidence" merges two groups, ascending."""
+    from scipy.cluster.hierarchy import complete
+    from scipy.spatial.distance import squareform
+
+    if len(embeddings.names) < 2:
+        return np.zeros(0)
+    heights: NDArray[np.float64] = complete(squareform(evidence_distances(embeddings), checks=False))[:, 2]
+    return heights
+
+
+def suggested_near_default(heights: NDArray[np.float64]) -> tuple[float, str]:
+    """Return the middle of the widest gap between merges within a tenth of the default eps, and why."""
+    low, high = (1 - NEAR) * EVIDENCE_EPS, (1 + NEAR) * EVIDENCE_EPS
+    inside = heights[(heights > low) & (heights < high)]
+    if not len(inside):
+        return EVIDENCE_EPS, f"the default; between {low:.3f} and {high:.3f} no group changes"
+    edges = np.asarray([low, *inside, high])
+    widest = int(np.argmax(np.diff(edges)))
+    below, above = float(edges[widest]), float(edges[widest + 1])
+    reason = f"near the default, no group changes between {below:.3f} and {above:.3f}, the widest gap there"
+    return (below + above) / 2, reason
 
 
 def suggestion_reason(heights: NDArray[np.float64], eps: float) -> str:

@@ -27,7 +27,7 @@ def groups(
 ) -> None:
     """Show the groups of classes whose label vectors are close."""
     from semco.labels import group_classes
-    from semco.labels.summary import groups_summary
+    from semco.labels.review.summary import groups_summary
 
     embeddings = source.embeddings()
     corrections = parse_names(group, "--group"), parse_names(apart, "--apart")
@@ -43,26 +43,30 @@ def groups(
 def plot(
     source: SourceOptions,
     *,
-    out: Annotated[Path, typer.Option(help="The file to write: .png, .svg or .pdf.")] = Path("labels.png"),
+    out: Annotated[
+        Path, typer.Option(help="The file to write: .png, .svg, .pdf, or .html for a page with the evidence.")
+    ] = Path("labels.png"),
     eps: Eps = None,
     rule: GroupRule = "auto",
     group: Together = None,
     apart: Apart = None,
 ) -> None:
-    """Plot a dendrogram with the eps line, the matrix of cosines and a map of the classes."""
+    """Plot a dendrogram with the eps line, the matrix of cosines and a map; or write a page with the evidence."""
     from semco.labels import group_classes
     from semco.labels.plot import plot as write_plot
+    from semco.report.label_groups import write_label_page
 
     embeddings = source.embeddings()
     corrections = parse_names(group, "--group"), parse_names(apart, "--apart")
     found = group_classes(embeddings, "auto" if eps is None else eps, rule, *corrections)
-    write_plot(embeddings, found, out)
+    write = write_label_page if out.suffix.lower() == ".html" else write_plot
+    write(embeddings, found, out)
     print_notes((*embeddings.notes, *found.notes))
     print_line(f"{found.count} groups of {len(found.names)} classes at eps {found.eps:.3g}: {out}")
 
 
 def _print_groups(embeddings: LabelEmbeddings, found: Groups, eps_origin: str) -> None:
-    from semco.labels.summary import group_evidence, other_terms, shared_groups
+    from semco.labels.review.summary import group_evidence, other_terms, shared_groups
 
     if rows := other_terms(embeddings):
         print_title("Class names whose term differs from the name")

@@ -47,9 +47,9 @@ class Match:
         return "+".join(self.terms)
 
     @property
-    def head(self) -> str | None:
-        """The term that names the thing: the last one; None for a vector of its own."""
-        return self.terms[-1] if self.terms else None
+    def noun(self) -> str | None:
+        """The terms as one noun, such as ``maple_tree`` for maple and tree; None for a vector of its own."""
+        return "_".join(self.terms) or None
 
     @property
     def confidence(self) -> float:

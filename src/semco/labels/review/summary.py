@@ -39,8 +39,8 @@ def group_evidence(embeddings: LabelEmbeddings, members: Sequence[str]) -> dict[
         return {"cosine": f"{cosines.min():.2f}", "evidence": "", "kind": "", "graph": ""}
     pairs = list(combinations(places, 2))
     reasons = [embeddings.evidence.reasons[pair] for pair in pairs if pair in embeddings.evidence.reasons]
-    heads = [term.rpartition("+")[2] for term in embeddings.terms]
-    kinds = [dictionary().nearest_kind(heads[i], heads[j]) for i, j in pairs]
+    nouns = [term.replace("+", "_") for term in embeddings.terms]
+    kinds = [dictionary().nearest_kind(nouns[i], nouns[j]) for i, j in pairs]
     return {
         "cosine": f"{cosines.min():.2f}",
         "evidence": f"{min(embeddings.evidence.total[pair] for pair in pairs):.2f}",

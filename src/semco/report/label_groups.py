@@ -1,0 +1,38 @@
+"""The page of evidence for groups of classes: what to look at before training, and how to change it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from shlex import quote
+
+from semco.files import atomic_path
+from semco.labels.embeddings import LabelEmbeddings
+from semco.labels.groups import MOST_EVIDENCE, Groups
+from semco.labels.review import Pair, review
+from semco.report.template import page_template
+
+
+def write_label_page(embeddings: LabelEmbeddings, groups: Groups, path: Path) -> None:
+    """Write the page; it is one file and loads nothing."""
+    has_evidence = groups.rule == "evidence"
+    text = page_template("label_groups.html").render(
+        title=f"{len(groups.names)} classes, {groups.count} groups",
+        review=review(embeddings, groups),
+        groups=groups,
+        source=embeddings.source,
+        notes=(*embeddings.notes, *groups.notes),
+        has_evidence=has_evidence,
+        needed=MOST_EVIDENCE - groups.eps if has_evidence else 1 - groups.eps,
+        pair_option=pair_option,
+        alias_option=lambda name: quote(f"{name}=TERM"),
+    )
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def pair_option(pair: Pair) -> str:
+    """Return the value of an option that takes the two names of a pair, quoted for a shell.
+
+    It is empty if a name has a comma, which the option would take for the end of the name.
+    """
+    return "" if any("," in name for name in pair.names) else quote(",".join(pair.names))
