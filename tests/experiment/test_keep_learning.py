@@ -20,7 +20,7 @@ from semco.errors import UserError
 from semco.evaluation.predictor import load as load_predictor
 from semco.experiment import selection, session, train
 from semco.experiment.continuation import continue_run
-from semco.experiment.selection import choose, cover, select, worth_of
+from semco.experiment.selection import choose, cover, rank, select, unit_rows, worth_of
 from semco.experiment.suggest import suggest, write_suggestions
 from semco.run.folder import RunFolder
 from tests.conftest import CLASSES, tiny_images
@@ -94,6 +94,22 @@ def test_few_labels_are_spread_and_more_go_to_what_is_uncertain(num_labels: int,
     scores = {"one_hot": np.array([[0.5, 0.5], [1, 0], [1, 0], [1, 0]], np.float32)}
     ((position, _),) = select(lambda: scores, unit(180, 90, 84, 96), unit(*[0] * num_labels), 2, 1)
     assert (position == 0) == is_uncertain
+
+
+def test_ranked_images_are_different_from_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten images around one direction have the highest worth, one elsewhere a lower: it comes among the first two."""
+    monkeypatch.setattr(selection, "AT_A_TIME", 2)
+    axes = np.eye(13, dtype=np.float32)
+    features = unit_rows(np.concatenate([axes[0] + 0.15 * axes[1:11], axes[11:12]]))  # cosines 0.978 and below 0.02
+    labelled = np.repeat(axes[12:], 20, axis=0)
+    scores = {"one_hot": np.array([[0.5, 0.5]] * 10 + [[0.8, 0.2]], np.float32)}
+    ranked = rank(lambda: scores, features, labelled, 2, 11)
+    assert sorted(ranked) == list(range(11))
+    assert 10 in ranked[:2]
+    assert select(lambda: scores, features, labelled, 2, 11)[-1][0] == 10  # all at once, by their worth
+    few = rank(lambda: scores, features, labelled[:1], 2, 4)
+    assert few == [position for position, _ in cover(features, labelled[:1], 4)]
+    assert len(rank(lambda: scores, np.repeat(features[:1], 11, axis=0), labelled, 2, 11)) == 1  # near duplicates
 
 
 @pytest.fixture(scope="module")

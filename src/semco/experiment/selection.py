@@ -23,6 +23,8 @@ FEW_LABELS = 10
 MOST_CANDIDATES, MOST_POINTS = 5_000, 2_000
 # Candidates per suggestion: the images with the highest worth, among which clusters are made.
 CANDIDATES = 10
+# Uncertain images that are chosen together when more are ranked.
+AT_A_TIME = 20
 # Cosine of the features from which two images count as near duplicates.
 DUPLICATE = 0.995
 
@@ -41,6 +43,27 @@ def select(
         return cover(features, labelled, count)
     worth = worth_of(scores())
     return [(i, float(worth[i])) for i in choose(worth, features, labelled, count)]
+
+
+def rank(
+    scores: Callable[[], dict[str, Floats]], features: Floats, labelled: Floats, classes: int, count: int
+) -> list[int]:
+    """Return up to ``count`` positions, most useful first, so that a person may stop after any number of them.
+
+    The arguments are those of `select`. Uncertain images are chosen a few at a time: of 200 clusters at once, those
+    with the highest worth would show the same doubt many times.
+    """
+    if len(labelled) < FEW_LABELS * classes:
+        return [position for position, _ in cover(features, labelled, count)]
+    worth, chosen = worth_of(scores()), np.zeros(0, dtype=np.int64)
+    while len(chosen) < min(count, len(features)):
+        rest = np.setdiff1d(np.arange(len(features)), chosen)
+        known = np.concatenate([labelled, features[chosen]])
+        found = choose(worth[rest], features[rest], known, min(AT_A_TIME, count - len(chosen), len(rest)))
+        if not found:
+            break  # what is left are near duplicates
+        chosen = np.concatenate([chosen, rest[found]])
+    return [int(position) for position in chosen]
 
 
 def unit_rows(features: Floats) -> Floats:

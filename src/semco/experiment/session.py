@@ -30,7 +30,7 @@ from semco.evaluation.samples import pick_samples
 from semco.experiment.cross_validation import Comparison, fold_positions, number_of_folds
 from semco.experiment.model import RunModel
 from semco.experiment.problem import Problem, saved_precision, subject_of, write_problem
-from semco.experiment.selection import select, unit_rows
+from semco.experiment.selection import rank, unit_rows
 from semco.methods import build_method, describe_method
 from semco.methods.base import Method
 from semco.models import Network, Precision
@@ -383,9 +383,8 @@ class Session:
             return {head: each[rows] for head, each in scorers.split(scorers(outputs).numpy(force=True)).items()}
 
         found = np.zeros(len(features), dtype=np.int64)
-        count = min(SUGGESTED, len(rows))
-        chosen = select(scores, features[rows], known, self.problem.dataset.num_classes, count) if count else []
-        found[rows[[position for position, _ in chosen]]] = np.arange(1, len(chosen) + 1)
+        ranked = rank(scores, features[rows], known, self.problem.dataset.num_classes, SUGGESTED)
+        found[rows[ranked]] = np.arange(1, len(ranked) + 1)
         return found
 
     def _write_pool(self, pseudo_labels: Mapping[str, PseudoLabels], suggested: NDArray[np.int64]) -> None:

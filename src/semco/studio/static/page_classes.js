@@ -298,7 +298,7 @@ export function classesPage() {
   return { element, update, close: () => undefined };
 }
 
-// Return the classes with a place for each name: above or below its point, so that names do not overlap if possible.
+// Return the classes with a place for each name, above or below its point; names hide nothing if possible.
 function named(classes, points, width) {
   const placed = [];
   for (const each of classes) {
@@ -306,7 +306,8 @@ function named(classes, points, width) {
       [left, top] = points.get(each.number);
     const x = Math.max(half, Math.min(width - half, left));
     const isFree = (y) =>
-      placed.every((other) => Math.abs(other.x - x) > half + other.half || Math.abs(other.y - y) > 15);
+      placed.every((other) => Math.abs(other.x - x) > half + other.half || Math.abs(other.y - y) > 15) &&
+      [...points.values()].every((point) => Math.abs(point[0] - x) > half + 6 || Math.abs(point[1] - (y - 4)) > 12);
     const y = [-12, 22, -28, 38, -44, 54].map((offset) => top + offset).find(isFree) ?? top - 12;
     placed.push({ each, x, y, half });
   }
