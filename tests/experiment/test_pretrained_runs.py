@@ -21,6 +21,7 @@ from semco.evaluation.probe import STRENGTHS, fit_embedding
 from semco.evaluation.results import image_batches
 from semco.experiment import resume, train
 from semco.experiment.cross_validation import Comparison
+from semco.experiment.session import Session
 from semco.models import build_backbone
 from semco.run.result import ProbeResult
 from semco.training.features import DATA
@@ -78,6 +79,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def probe_never_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """The trained network is the model of every run, also where the probe is better."""
     monkeypatch.setattr(Comparison, "is_probe_better", lambda _: False)
+    monkeypatch.setattr(Session, "_has_collapsed", lambda *_: False)
 
 
 def write_weights(path: Path, seed: int) -> Path:
@@ -343,6 +345,20 @@ def test_the_trained_network_is_kept_if_it_is_as_good(
     assert not result.probe.is_kept
 
 
+@pytest.mark.parametrize(("run", "is_kept"), [(forget, True), (stay, False)])
+def test_a_run_of_all_layers_is_not_repeated_and_the_probe_is_kept_if_training_has_failed(
+    make_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Callable[[Trainer], None], is_kept: bool
+) -> None:
+    monkeypatch.setattr(Trainer, "run", run)
+    observer = Recorder()
+    result = train(make_config("all", data=NO_VALIDATION), tmp_path / "run", observer)
+    assert result.probe is not None
+    assert (result.probe.is_kept, result.probe.held_out_images) == (is_kept, None)
+    assert (result.test_accuracy == result.probe.test_accuracy) or not is_kept
+    assert any("not compared with the linear probe" in message for message in observer.messages)
+    assert any("training has failed, and the probe is kept" in message for message in observer.messages) == is_kept
+
+
 @pytest.mark.parametrize(("tune", "folds"), [("heads", 3), ("top", 2)])
 def test_without_validation_images_cross_validation_decides(
     make_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tune: str, folds: int
@@ -358,17 +374,6 @@ def test_without_validation_images_cross_validation_decides(
     assert result.probe.trained_accuracy < result.probe.held_out_accuracy
     assert sum("held-out labels, part" in message for message in observer.messages) == folds
     assert not (tmp_path / "run" / "folds").exists()
-
-
-def test_a_run_of_all_layers_is_not_repeated_for_the_probe(
-    make_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Trainer, "run", forget)
-    observer = Recorder()
-    result = train(make_config("all", data=NO_VALIDATION), tmp_path / "run", observer)
-    assert result.probe is not None
-    assert (result.probe.is_kept, result.probe.held_out_images) == (False, None)
-    assert any("not compared with the linear probe" in message for message in observer.messages)
 
 
 def test_a_run_stopped_in_its_cross_validation_is_resumed(make_config: Make, tmp_path: Path) -> None:

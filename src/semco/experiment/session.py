@@ -47,6 +47,8 @@ from semco.types import Outputs, PseudoLabels
 
 # Images with a label on which the accuracy is measured while a run trains: enough for a curve, and soon done.
 MOST_LABELLED = 1_000
+# Part of the labels that the probe has learned; a network that has learned fewer of them was not trained well.
+LEARNED = 0.8
 # Images that get a place in the table of pseudo-labels by how much a label would help.
 SUGGESTED = 200
 
@@ -217,9 +219,12 @@ class Session:
         if probe is None:
             return trained, None
         network, result = probe
-        comparison = self._compare(trained, network) if self._method.takes_steps else None
-        if comparison is None:
+        if not self._method.takes_steps:
             return trained, result
+        comparison = self._compare(trained, network)
+        if comparison is None:
+            is_kept = self._has_collapsed(trained, network)
+            return (network if is_kept else trained), result.model_copy(update={"is_kept": is_kept})
         result = result.model_copy(
             update={
                 "held_out_images": len(comparison.trained),
@@ -234,6 +239,20 @@ class Session:
             f"labels were held out, the trained network for {comparison.trained_accuracy:.1%}: the probe is kept"
         )
         return network, result.model_copy(update={"is_kept": True})
+
+    def _has_collapsed(self, trained: nn.Module, probe: nn.Module) -> bool:
+        """Return whether the trained network is wrong on many of its own labels, which the probe has learned."""
+        index = torch.from_numpy(self.problem.split.labelled)
+        known = [
+            float(each.mean()) for each in (self._are_right(trained, index), self._are_right(probe, index, "one_hot"))
+        ]
+        if known[0] >= LEARNED * known[1]:
+            return False
+        self.observer.on_message(
+            f"the trained network is right for {known[0]:.1%} of the labels that it learned from, the linear probe for "
+            f"{known[1]:.1%}: training has failed, and the probe is kept"
+        )
+        return True
 
     @property
     def _configured_head(self) -> Head:
