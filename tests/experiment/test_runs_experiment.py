@@ -593,7 +593,8 @@ def test_other_test_images_are_noticed_before_the_first_checkpoint(
     data = tmp_path / "data.npz"
     shutil.copy(tiny_npz, data)
     interrupted_early(merge(tiny_values, {"data": {"source": str(data)}}), tmp_path / "run")
-    arrays = dict(np.load(tiny_npz))
+    with np.load(tiny_npz) as file:
+        arrays = dict(file)
     arrays[name][0] = 1 - arrays[name][0] // 255 * 255 if name == "x_test" else 1
     np.savez(data, **arrays)
     with pytest.raises(UserError, match=sentence):
