@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from semco.experiment.comparison import Outcome
     from semco.experiment.paper.reproduction import CellResult, PlannedCell
 
-NOT_PUBLISHED = "a small network and few steps: not the published setting, so the numbers cannot be compared with it"
+NOT_PUBLISHED = (
+    "A small network, small images and few steps: not the published setting, so the numbers cannot be compared with it."
+)
+ERRORS = "Test error in percent, mean and standard deviation over the splits."
 
 
 class ScaleName(StrEnum):
@@ -110,9 +113,9 @@ def show_results(results: Sequence[CellResult], outcomes: Sequence[Outcome], sca
         table.add_row(cell.table, cell.row, cell.column, result.text, cell.published)
     console = Console(soft_wrap=True)
     console.print(table)
-    lead = NOT_PUBLISHED if scale is ScaleName.cpu else "Error in percent, mean and standard deviation over the splits."
+    lead = NOT_PUBLISHED if scale is ScaleName.cpu else "Our numbers beside the published ones."
     rows = [(r.cell.table, r.cell.row, r.cell.column, r.text, r.cell.published) for r in results]
-    sections = [grid_section(str(paper_tables()[name]["title"]), lead, grid) for name, grid in grids(rows).items()]
+    sections = [grid_section(str(paper_tables()[name]["title"]), ERRORS, grid) for name, grid in grids(rows).items()]
     finished = [outcome.cell.run.path for outcome in outcomes if outcome.result is not None]
     for data in dict.fromkeys(outcome.cell.config.data.source for outcome in outcomes):
         own = [o.cell.run.path for o in outcomes if o.cell.config.data.source == data and o.cell.run.path in finished]
