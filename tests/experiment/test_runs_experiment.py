@@ -206,8 +206,11 @@ def test_two_processes_do_not_train_in_one_folder(tiny_values: dict[str, Any], t
 def test_a_missing_page_is_made_again(tiny_values: dict[str, Any], tmp_path: Path) -> None:
     result = finished(tiny_values, tmp_path / "run")
     (tmp_path / "run" / "report.html").unlink(missing_ok=True)
+    killed_inside = tmp_path / "run" / ".report.html.ab12cd34.tmp"
+    killed_inside.write_text("half a page")
     assert resume(tmp_path / "run") == result
     assert "SemCo+ on tiny.npz" in (tmp_path / "run" / "report.html").read_text()
+    assert not killed_inside.exists()
 
 
 def test_weights_that_are_not_finite_are_never_saved(

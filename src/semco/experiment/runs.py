@@ -121,7 +121,9 @@ def _resume(path: Path, processes: Processes, observer: Observer) -> RunResult:
         config = run.config()
     if broadcast_from_main(run.is_complete(), processes):
         if processes.is_main and not run.report_file.exists():  # killed between the result and the page
-            write_report([run.path], run.report_file)
+            with run.lock():
+                run.remove_leftovers()
+                write_report([run.path], run.report_file)
         if processes.is_main:
             _report_changed_data(run, config, observer)
         return run.result()
