@@ -20,8 +20,9 @@ from semco.errors import UserError
 from semco.evaluation.predictor import load as load_predictor
 from semco.experiment import selection, session, train
 from semco.experiment.continuation import continue_run
-from semco.experiment.selection import choose, cover, rank, select, unit_rows, worth_of
+from semco.experiment.selection import choose, cover, rank, select, worth_of
 from semco.experiment.suggest import suggest, write_suggestions
+from semco.labels.store import unit_rows
 from semco.run.folder import RunFolder
 from tests.conftest import CLASSES, tiny_images
 

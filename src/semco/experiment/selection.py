@@ -66,11 +66,6 @@ def rank(
     return [int(position) for position in chosen]
 
 
-def unit_rows(features: Floats) -> Floats:
-    """Return features (N, F) with unit length."""
-    return np.asarray(features / np.linalg.norm(features, axis=1, keepdims=True).clip(1e-12))
-
-
 def cover(features: Floats, labelled: Floats, count: int) -> list[tuple[int, float]]:
     """Choose images one after the other, each so that all images come as close as possible to a labelled one.
 

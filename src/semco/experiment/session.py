@@ -30,7 +30,8 @@ from semco.evaluation.samples import pick_samples
 from semco.experiment.cross_validation import Comparison, fold_positions, number_of_folds
 from semco.experiment.model import RunModel
 from semco.experiment.problem import Problem, saved_precision, subject_of, write_problem
-from semco.experiment.selection import rank, unit_rows
+from semco.experiment.selection import rank
+from semco.labels.store import unit_rows
 from semco.methods import build_method, describe_method
 from semco.methods.base import Method
 from semco.models import Network, Precision

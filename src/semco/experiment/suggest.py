@@ -22,8 +22,9 @@ from semco.evaluation.engine import about_of, find_model_folder
 from semco.evaluation.model_file import SavedModel, load_model
 from semco.evaluation.results import image_batches
 from semco.evaluation.samples import encode_image
-from semco.experiment.selection import Floats, select, unit_rows
+from semco.experiment.selection import Floats, select
 from semco.files import read_text, write_text
+from semco.labels.store import unit_rows
 from semco.report.sections import ImageTile, Section, write_sections
 from semco.run.folder import RunFolder
 from semco.training.allocator import with_reused_memory
