@@ -230,7 +230,7 @@ for command in ([], ["train"], ["labels"], ["bench"]):
         app([*command, "--help"])
     except SystemExit as ended:
         assert ended.code == 0
-heavy = {"torch", "sklearn", "scipy", "matplotlib", "numba", "numpy", "pyarrow", "transformers"}
+heavy = {"torch", "sklearn", "scipy", "matplotlib", "numpy", "pyarrow", "transformers"}
 print(sorted(heavy & sys.modules.keys()), file=sys.stderr)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

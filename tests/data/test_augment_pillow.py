@@ -1,7 +1,4 @@
-"""Every view equals the view that Pillow makes with the same random draws, value by value.
-
-This is tested for compiled code, which is used on CPUs, and for tensor operations, which are used on other devices.
-"""
+"""Every view equals the view that Pillow makes with the same random draws, value by value."""
 
 from __future__ import annotations
 
@@ -16,15 +13,11 @@ from torch import Tensor
 
 from semco.bench import pillow_views
 from semco.config import AugmentConfig
-from semco.data.augment import native, tensors
 from semco.data.augment.draws import StrongDraws, WeakDraws, draw_strong, draw_weak
 from semco.data.augment.operations import OPERATIONS
-from semco.data.views import Augment, RenderViews
+from semco.data.views import Augment
 
 SIZES = [(32, 32), (28, 28), (17, 40), (96, 64)]
-renderers = pytest.mark.parametrize(
-    "render_views", [native.render_views, tensors.render_views], ids=["native", "tensors"]
-)
 
 
 def images(count: int, channels: int, size: tuple[int, int], seed: int = 0) -> Tensor:
@@ -49,14 +42,12 @@ def smooth(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 def batched(
     monkeypatch: pytest.MonkeyPatch,
-    render_views: RenderViews,
     batch: Tensor,
     config: AugmentConfig,
     weak: WeakDraws,
     strong: StrongDraws,
 ) -> Tensor:
     """Return strong views with these draws, as uint8."""
-    monkeypatch.setattr("semco.data.views.choose_renderer", lambda _: render_views)
     monkeypatch.setattr("semco.data.views.draw_weak", lambda *_: weak)
     monkeypatch.setattr("semco.data.views.draw_strong", lambda *_: strong)
     channels = batch.shape[1]
@@ -83,29 +74,27 @@ def only(draws: StrongDraws, operation: int, generator: torch.Generator) -> Stro
     return dataclasses.replace(draws, operation=torch.full_like(draws.operation, operation), magnitude=magnitude)
 
 
-@renderers
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("operation", range(len(OPERATIONS)), ids=[each.name for each in OPERATIONS])
 def test_each_operation_equals_pillow(
-    monkeypatch: pytest.MonkeyPatch, operation: int, size: tuple[int, int], channels: int, render_views: RenderViews
+    monkeypatch: pytest.MonkeyPatch, operation: int, size: tuple[int, int], channels: int
 ) -> None:
     config = AugmentConfig(pad=0, flip=False, operations=1, cutout=0)
     generator = torch.Generator().manual_seed(operation)
     batch = images(40, channels, size, seed=operation)
     weak = draw_weak(config, len(batch), size, generator)
     strong = only(draw_strong(config, len(batch), size, generator), operation, generator)
-    got = batched(monkeypatch, render_views, batch, config, weak, strong)
+    got = batched(monkeypatch, batch, config, weak, strong)
     assert torch.equal(got, one_by_one(batch, config, weak, strong))
 
 
-@renderers
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize(
     ("size", "operations"), [((32, 32), 2), ((28, 20), 2), ((33, 32), 4), ((16, 16), 8), ((8, 8), 0)]
 )
 def test_sequences_with_crop_flip_and_cutout_equal_pillow(
-    monkeypatch: pytest.MonkeyPatch, size: tuple[int, int], operations: int, channels: int, render_views: RenderViews
+    monkeypatch: pytest.MonkeyPatch, size: tuple[int, int], operations: int, channels: int
 ) -> None:
     """In any order, e.g. equalize after rotate (which includes the empty corners) and rotate after equalize."""
     config = AugmentConfig(operations=operations)
@@ -113,5 +102,5 @@ def test_sequences_with_crop_flip_and_cutout_equal_pillow(
     batch = images(600, channels, size, seed=operations)
     weak = draw_weak(config, len(batch), size, generator)
     strong = draw_strong(config, len(batch), size, generator)
-    got = batched(monkeypatch, render_views, batch, config, weak, strong)
+    got = batched(monkeypatch, batch, config, weak, strong)
     assert torch.equal(got, one_by_one(batch, config, weak, strong))

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from types import SimpleNamespace
-
 import pytest
 import torch
 from torch import Tensor
 
 from semco.config import AugmentConfig
-from semco.data.augment import geometry, native, points, tensors
+from semco.data.augment import geometry, points
 from semco.data.augment.draws import draw_strong, draw_weak, padding
 from semco.data.augment.operations import OPERATIONS
-from semco.data.views import Augment, choose_renderer, will_compile
+from semco.data.views import Augment
 from semco.errors import UserError
 
 MEAN, STD = torch.tensor([0.5, 0.4, 0.3]), torch.tensor([0.2, 0.25, 0.3])
@@ -124,89 +120,27 @@ def test_views_depend_only_on_the_generator() -> None:
     assert not torch.equal(first.strong[0], augment.views(images, 1, 1, seeded(2)).strong[0])
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_other_types_hold_the_nearest_values(dtype: torch.dtype, channels: int) -> None:
+    images, mean, std = noise(50, channels, (12, 10)), MEAN[:channels], STD[:channels]
+    exact = Augment(AugmentConfig(), mean, std).views(images, 1, 1, seeded(1))
+    short = Augment(AugmentConfig(), mean, std, dtype).views(images, 1, 1, seeded(1))
+    assert torch.equal(short.weak[0], exact.weak[0].to(dtype))
+    assert torch.equal(short.strong[0], exact.strong[0].to(dtype))
+
+
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("size", [(12, 10), (1, 5), (5, 1), (2, 2)])
-@pytest.mark.parametrize("views_per_block", [7, 1000])
-def test_tensor_operations_and_compiled_code_make_the_same_views(
-    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, channels: int, size: tuple[int, int], views_per_block: int
+def test_views_do_not_depend_on_how_many_are_made_together(
+    monkeypatch: pytest.MonkeyPatch, channels: int, size: tuple[int, int]
 ) -> None:
-    """Bit for bit, for any number of views made together."""
-    images, augment = noise(50, channels, size), Augment(AugmentConfig(), MEAN[:channels], STD[:channels], dtype)
-    native = augment.views(images, 2, 2, seeded(1))
-    monkeypatch.setattr("semco.data.views.choose_renderer", lambda _: tensors.render_views)
-    monkeypatch.setattr("semco.data.augment.tensors.BLOCK", views_per_block * size[0] * size[1])
-    called = augment.views(images, 2, 2, seeded(1))
-    for one, other in zip((*native.weak, *native.strong), (*called.weak, *called.strong), strict=True):
+    images, augment = noise(50, channels, size), Augment(AugmentConfig(), MEAN[:channels], STD[:channels])
+    together = augment.views(images, 2, 2, seeded(1))
+    monkeypatch.setattr("semco.data.augment.render.BLOCK", 7 * size[0] * size[1])
+    parts = augment.views(images, 2, 2, seeded(1))
+    for one, other in zip((*together.weak, *together.strong), (*parts.weak, *parts.strong), strict=True):
         assert torch.equal(one, other)
-
-
-def test_compiled_code_on_cpus_and_tensor_operations_elsewhere() -> None:
-    assert choose_renderer(torch.device("cuda")) is tensors.render_views
-    assert choose_renderer(torch.device("cpu")) is native.render_views
-
-
-def test_without_a_cache_folder_the_code_is_compiled_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """numba raises a RuntimeError if it finds no folder to write to."""
-    asked: list[bool] = []
-
-    def njit(function: Callable[[], int], cache: bool = False, **_: object) -> Callable[[], int]:
-        asked.append(cache)
-        if cache:
-            raise RuntimeError("cannot cache function: no locator available")
-        return function
-
-    monkeypatch.setattr(native.numba, "njit", njit)
-    assert native.compile_with_cache(lambda: 7)() == 7
-    assert asked == [True, False]
-
-
-def test_compiling_is_foreseen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Not if this process has compiled the code, or an earlier one has left it in the cache."""
-    version = SimpleNamespace(signatures=[], stats=SimpleNamespace(cache_path=str(tmp_path)))
-    monkeypatch.setattr(native, "_versions", [version])
-    (tmp_path / "native._render_all_0123456789abcdef-1.py311.1.nbc").touch()  # of another source
-    assert will_compile(torch.device("cpu"))
-    assert not will_compile(torch.device("cuda"))
-    version.signatures = ["a type"]
-    assert not will_compile(torch.device("cpu"))
-    version.signatures = []
-    (tmp_path / f"native._render_all_{native.SOURCE}-1.py311.1.nbc").touch()
-    assert not will_compile(torch.device("cpu"))
-    version.stats.cache_path = None
-    assert will_compile(torch.device("cpu"))
-
-
-def test_compiled_code_is_found_after_it_ran() -> None:
-    Augment(AugmentConfig(), MEAN, STD).weak(noise(2, 3, (4, 4)), seeded(0))
-    assert native.is_compiled()
-
-
-def test_a_damaged_cache_is_deleted_and_the_code_compiled_again(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    other, own = tmp_path / "other.nbi", tmp_path / f"native._render_all_{native.SOURCE}-1.nbi"
-    for file in (other, own):
-        file.write_bytes(b"half of it")
-
-    class Damaged:
-        stats = SimpleNamespace(cache_path=str(tmp_path))
-
-        def __call__(self, *_: object) -> None:
-            raise EOFError("Ran out of input")
-
-    images, augment = noise(5), Augment(AugmentConfig(), MEAN, STD)
-    expected = augment.strong(images, seeded())
-    monkeypatch.setattr(native, "_versions", [Damaged(), native._versions[0]])
-    assert torch.equal(augment.strong(images, seeded()), expected)
-    assert len(native._versions) == 1
-    assert [*tmp_path.iterdir()] == [other]
-
-
-def test_an_error_of_every_version_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "_versions", native._versions[-1:])
-    with pytest.raises(TypeError):
-        native._run_compiled("images")
 
 
 def test_images_may_have_any_memory_layout() -> None:

@@ -107,24 +107,6 @@ def test_a_finished_run_only_gives_its_result(tiny_values: dict[str, Any], tmp_p
     assert resume(tmp_path / "run") == result
 
 
-@pytest.mark.parametrize("is_compiled", [True, False])
-def test_the_first_compilation_is_announced(
-    tiny_values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_compiled: bool
-) -> None:
-    messages: list[str] = []
-
-    class Messages(NullObserver):
-        def on_message(self, text: str) -> None:
-            messages.append(text)
-
-    monkeypatch.setattr("semco.data.views.native.is_compiled", lambda: is_compiled)
-    interrupted(tiny_values, tmp_path / "run")
-    resume(tmp_path / "run", Messages())
-    train(config_of(tiny_values, training={"steps": 1}), tmp_path / "new", Messages())
-    train(config_of(tiny_values, method={"name": "linear_probe"}), tmp_path / "probe", Messages())  # makes no views
-    assert sum("once per installation" in text for text in messages) == (0 if is_compiled else 2)
-
-
 def test_an_existing_run_is_not_overwritten(tiny_values: dict[str, Any], tmp_path: Path) -> None:
     finished(tiny_values, tmp_path / "run")
     before = (tmp_path / "run" / "result.json").read_bytes()

@@ -8,19 +8,15 @@ Shapes: N images, C channels (1 or 3), H height, W width, M views.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Generator, Tensor
 
 from semco.config import AugmentConfig
-from semco.data.augment import native, tensors
-from semco.data.augment.draws import StrongDraws, WeakDraws, draw_nothing, draw_strong, draw_weak
+from semco.data.augment.draws import draw_nothing, draw_strong, draw_weak
+from semco.data.augment.render import render_views
 from semco.data.normalise import normalise_images
 from semco.errors import UserError
 from semco.types import Views
-
-RenderViews = Callable[[Tensor, WeakDraws, StrongDraws, float, Tensor, Tensor], None]
 
 
 class Augment:
@@ -55,7 +51,7 @@ class Augment:
         crops = draw_weak(self.config, (weak + strong) * n, (height, width), generator)
         draws = draw_strong(self.config, strong * n, (height, width), generator)
         views = torch.empty((weak + strong, n, height, width, channels), dtype=self.dtype, device=images.device)
-        images, render_views = images.contiguous(), choose_renderer(images.device)
+        images = images.contiguous()
         table = self._normalisation_table(images.device)
         # A weak view is rendered like a strong one, without operations and with a Cutout of size 0.
         render_views(images, crops[: weak * n], draw_nothing(weak * n), 0, table, views[:weak].flatten(0, 1))
@@ -67,16 +63,6 @@ class Augment:
         """Return the normalised value of each of the 256 pixel values in each channel: (C, 256)."""
         every_value = torch.arange(256, dtype=torch.uint8, device=device).repeat(1, len(self.mean), 1, 1)
         return normalise_images(every_value, self.mean, self.std)[0, :, 0].to(self.dtype)
-
-
-def choose_renderer(device: torch.device) -> RenderViews:
-    """Return the function that makes views on a device: compiled code on a CPU, tensor operations elsewhere."""
-    return native.render_views if device.type == "cpu" else tensors.render_views
-
-
-def will_compile(device: torch.device) -> bool:
-    """Return whether making the first views takes seconds longer, because their code has to be compiled."""
-    return device.type == "cpu" and not native.is_compiled()
 
 
 def _check_images(images: Tensor, channels: int) -> None:

@@ -13,7 +13,6 @@ from semco.config import Config
 from semco.data.batches import check_batch_size
 from semco.data.datasets import Dataset
 from semco.data.sources import list_source
-from semco.data.views import will_compile
 from semco.distributed.processes import Processes, broadcast_from_main, process_group, same_error_everywhere
 from semco.errors import UserError
 from semco.experiment.plan import make_plan, with_plan_of
@@ -60,18 +59,12 @@ def train(
             check_batch_size(config.training.batch_size, processes.world_size)
             device = choose_device(config.training.device, processes)
             problem = prepare(config, None, watcher, dataset)
-            _announce_compilation(config, device, watcher)
             if minutes is not None and processes.is_main:
                 config = _plan(config, problem, device, minutes, watcher)
         config = broadcast_from_main(config, processes)
         with same_error_everywhere(processes):
             run = RunFolder.create(path, config) if processes.is_main else RunFolder(path)
         return Session(config, run, problem, device, processes, watcher).execute()
-
-
-def _announce_compilation(config: Config, device: torch.device, observer: Observer) -> None:
-    if Method.registry[config.method.name].takes_steps and will_compile(device):
-        observer.on_message("compiling the code that makes views, once per installation: some seconds")
 
 
 def _plan(config: Config, problem: Problem, device: torch.device, minutes: float, observer: Observer) -> Config:
@@ -130,7 +123,6 @@ def _resume(path: Path, processes: Processes, observer: Observer) -> RunResult:
     with same_error_everywhere(processes):
         device = choose_device(config.training.device, processes)
         problem = prepare(config, run, observer)
-        _announce_compilation(config, device, observer)
     return Session(config, run, problem, device, processes, observer).execute()
 
 

@@ -1,4 +1,4 @@
-"""Views made by tensor operations, on any device: each operation is applied to all views that need it.
+"""Make views by tensor operations, on any device: each operation is applied to all views that need it.
 
 Shapes: N images, C channels (1 or 3), M views, H height, W width.
 """
