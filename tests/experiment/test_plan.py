@@ -14,7 +14,7 @@ from semco.config import Config, ModelConfig, configure, merge
 from semco.errors import duration
 from semco.experiment import plan as plans
 from semco.experiment import train
-from semco.experiment.plan import MOST_STEPS, Plan, StepTimer, make_plan, with_length, with_plan_of
+from semco.experiment.plan import MOST_STEPS, Plan, StepTimer, grown, make_plan, with_length, with_plan_of
 from semco.experiment.problem import Problem, prepare
 from semco.models import build_backbone
 from semco.run.folder import RunFolder
@@ -152,3 +152,16 @@ def test_comparisons_from_loaded_weights_have_a_length(make_config: Make, weight
 )
 def test_durations(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("small", "double", "expected"),
+    [
+        (1.0, 2.0, 16.0),  # in proportion to the images
+        (1.0, 1.1, 2.5),  # 0.9 s for each step and 0.1 s for the images of the small one
+        (1.0, 0.9, 0.9),  # more images seem to take less time: the images cost nothing that can be seen
+        (0.1, 2.0, 16.0),  # the small one seems too short: at most in proportion to the larger one
+    ],
+)
+def test_the_duration_of_a_step_from_two_small_ones(small: float, double: float, expected: float) -> None:
+    assert grown(small, double, 16) == pytest.approx(expected)

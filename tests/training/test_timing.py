@@ -10,8 +10,9 @@ from semco.training import timing
 @pytest.mark.parametrize(
     ("durations", "expected"),
     [
-        ([9.0, 0.4, 0.5], 0.4),  # the first warms up; two long repeats are enough
-        ([9.0, 0.1, 0.05, 0.2], 0.05),  # short ones are repeated until they add up to SECONDS
+        ([9.0, 1.4, 1.5], 1.4),  # the first warms up; two long repeats are enough
+        ([9.0, 0.4, 0.5, 0.3, 0.4], 0.3),  # four of middle length
+        ([9.0, 0.1, 0.05, 0.03, 0.02, 0.11], 0.02),  # short ones are repeated until they add up to SECONDS
         ([0.01, 5.0, 6.0], 5.0),  # a first one that is short by chance does not count
     ],
 )

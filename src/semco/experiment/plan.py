@@ -131,6 +131,15 @@ class RandomInputs:
         return values.contiguous(memory_format=torch.channels_last) if values.dim() == 4 else values
 
 
+def grown(small: float, double: float, times: float) -> float:
+    """Return the duration for ``times`` as many images as took ``small`` seconds; twice as many took ``double``.
+
+    A part of the duration does not depend on the number of images, and on busy cores that may be most of it.
+    """
+    by_images = min(max(double - small, 0.0), double / 2)
+    return double + by_images * (times - 2)
+
+
 class StepTimer:
     """Times a step of a run and the pass through its frozen layers, with a network and a method of its own."""
 
@@ -142,11 +151,12 @@ class StepTimer:
         self._images = RandomInputs((problem.dataset.channels, *problem.dataset.image_size), device)
 
     def step_seconds(self) -> float:
-        """Return the duration of a step; if it is long, of a small one, in proportion to the number of images."""
-        if self._model.is_cached and choose_tune(self._config.model) == "heads":
-            return self._time_step(self._config.training.batch_size)
-        size = min(TIMED_LABELLED, self._config.training.batch_size)
-        return self._time_step(size) * self._config.training.batch_size / size
+        """Return the duration of a step; if it may be long, by the durations of two small ones."""
+        size = self._config.training.batch_size
+        if size <= 2 * TIMED_LABELLED or (self._model.is_cached and choose_tune(self._config.model) == "heads"):
+            return self._time_step(size)
+        small, double = self._time_step(TIMED_LABELLED), self._time_step(2 * TIMED_LABELLED)
+        return grown(small, double, size / TIMED_LABELLED)
 
     def frozen_seconds(self) -> float:
         """Return the duration of the pass of all views through the frozen layers; 0 if it is not needed."""

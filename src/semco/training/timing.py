@@ -7,15 +7,17 @@ from collections.abc import Callable
 
 import torch
 
-# On busy cores a single pass may take a hundred times as long as the next, so short passes are repeated for a while.
-FEWEST_REPEATS, SECONDS = 2, 0.3
+# On busy cores a single pass may take a hundred times as long as the next, so passes are repeated: short ones for a
+# while, others some times unless they are long.
+SECONDS = 0.3
+ENOUGH, LONG = 4, 2.0
 
 
 def shortest_time(run: Callable[[], object], device: torch.device | None = None) -> float:
     """Return the shortest of several durations of ``run`` in seconds, after one that warms up."""
     durations: list[float] = []
     _time(run, device)
-    while len(durations) < FEWEST_REPEATS or sum(durations) < SECONDS:
+    while len(durations) < 2 or sum(durations) < SECONDS or (len(durations) < ENOUGH and sum(durations) < LONG):
         durations.append(_time(run, device))
     return min(durations)
 
