@@ -6,7 +6,7 @@ Shapes: K classes, d embedding size.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -57,7 +57,7 @@ class Problem:
         """The classes of the labelled images, int64."""
         return self.dataset.train_labels[torch.from_numpy(self.split.labelled)]
 
-    def task(self) -> Task:
+    def task(self, *, learns_groups: bool = False) -> Task:
         """Return what a method may know of the problem."""
         return Task(
             class_names=self.dataset.class_names,
@@ -66,6 +66,7 @@ class Problem:
             labelled_counts=torch.bincount(self.labelled_class_ids, minlength=self.dataset.num_classes),
             pool_size=len(self.split.unlabelled),
             num_features=self.num_features,
+            learns_groups=learns_groups,
         )
 
     @cached_property
@@ -116,6 +117,7 @@ def with_attributes(config: Config) -> Config:
 def prepare(config: Config, run: RunFolder | None, observer: Observer, dataset: Dataset | None = None) -> Problem:
     """Return the problem of a configuration, with the split of ``run`` if there is one."""
     has_semantic_head = "semantic" in Method.registry[config.method.name].heads
+    _check_learns_groups(config)
     if config.evaluation.head not in ("auto", "one_hot") and not has_semantic_head:
         raise UserError(
             f"evaluation.head={config.evaluation.head} needs a semantic head, which {config.method.name} does not "
@@ -141,6 +143,15 @@ def prepare(config: Config, run: RunFolder | None, observer: Observer, dataset: 
     if run is not None:
         _check_unchanged(problem, run, config)
     return problem
+
+
+def _check_learns_groups(config: Config) -> None:
+    if config.labels.groups == "learned" and not Method.registry[config.method.name].learns_groups:
+        able = ", ".join(sorted(name for name, method in Method.registry.items() if method.learns_groups))
+        raise UserError(
+            f"labels.groups=learned changes the groups that a method trains with, and {config.method.name} has none "
+            f"that can change; use labels.groups=names, or one of the methods {able}."
+        )
 
 
 def _resized(dataset: Dataset, size: int | None) -> Dataset:
@@ -276,6 +287,13 @@ def write_problem(run: RunFolder, problem: Problem, config: Config, scale: float
         "precision": precision,
     }
     write_with_digest(run.split_file, split)
+    write_labels(run, problem, scale)
+
+
+def write_labels(
+    run: RunFolder, problem: Problem, scale: float | None, changes: Sequence[Mapping[str, Any]] | None = None
+) -> None:
+    """Write ``labels.json``: term, route and group of each class, and the changes of the groups if they are learned."""
     embeddings = problem.embeddings
     labels = {
         "names": list(problem.dataset.class_names),
@@ -286,5 +304,6 @@ def write_problem(run: RunFolder, problem: Problem, config: Config, scale: float
         "groups": problem.groups.group_ids.tolist(),
         "vectors": fingerprints(problem.label_vectors),
         "scale": scale,
+        **({} if changes is None else {"changes": list(changes)}),
     }
     write_with_digest(run.labels_file, labels)
