@@ -84,6 +84,9 @@ def test_the_groups_at_the_end_are_those_of_evaluation_and_report(
     assert labels["groups"] != [0, 0, 1, 1]  # those of the names
     assert labels["groups"] == read(run / "evaluation.json")["groups"] == read(run / "model" / "model.json")["groups"]
     assert evaluate_run(run).group_ids.tolist() == labels["groups"]
+    (run / "pseudo_labels.parquet").unlink()  # as after a kill while the run was finished
+    resume(run)
+    assert read(run / "labels.json") == labels
     write_report([run], run / "report.html")
     assert "follow what the model confused" in (run / "report.html").read_text(encoding="utf-8")
 
@@ -108,6 +111,14 @@ def test_the_checksum_of_earlier_runs_stays(tiny_values: dict[str, Any]) -> None
     named, learned = (config_of(tiny_values, METHODS["semco"], groups) for groups in ("names", "learned"))
     assert run_digest(named) == run_digest(configure(options=merge(tiny_values, {"method": METHODS["semco"]})))
     assert run_digest(named) != run_digest(learned)
+
+
+def test_very_many_classes_are_refused(
+    tiny_values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("semco.experiment.problem.MOST_CLASSES", 3)
+    with pytest.raises(UserError, match=r"at most 3 classes, not 4; use labels\.groups=names\."):
+        train(config_of(tiny_values, METHODS["semco"]), tmp_path / "run")
 
 
 @pytest.mark.parametrize("method", sorted(set(Method.registry) - {"semco", "semco_plus"}))

@@ -23,6 +23,7 @@ from semco.data.split_file import read_labelled
 from semco.errors import UserError
 from semco.labels import label_source
 from semco.labels.embeddings import LabelEmbeddings, centred
+from semco.labels.evidence import MOST_CLASSES
 from semco.labels.groups import Groups, group_classes
 from semco.methods.base import Method
 from semco.models import SMALL_SIDE, Precision, inspect_backbone
@@ -117,13 +118,13 @@ def with_attributes(config: Config) -> Config:
 def prepare(config: Config, run: RunFolder | None, observer: Observer, dataset: Dataset | None = None) -> Problem:
     """Return the problem of a configuration, with the split of ``run`` if there is one."""
     has_semantic_head = "semantic" in Method.registry[config.method.name].heads
-    _check_learns_groups(config)
     if config.evaluation.head not in ("auto", "one_hot") and not has_semantic_head:
         raise UserError(
             f"evaluation.head={config.evaluation.head} needs a semantic head, which {config.method.name} does not "
             "have; use evaluation.head=one_hot."
         )
     dataset = _load(config, run, observer) if dataset is None else _resized(dataset, config.data.image_size)
+    _check_learned_groups(config, dataset.num_classes)
     _report_skipped(dataset, observer)
     if run is not None and run.split_file.exists():
         try:
@@ -145,8 +146,16 @@ def prepare(config: Config, run: RunFolder | None, observer: Observer, dataset: 
     return problem
 
 
-def _check_learns_groups(config: Config) -> None:
-    if config.labels.groups == "learned" and not Method.registry[config.method.name].learns_groups:
+def _check_learned_groups(config: Config, num_classes: int) -> None:
+    """Refuse labels.groups=learned where it would change nothing, or take too much memory."""
+    if config.labels.groups != "learned":
+        return
+    if num_classes > MOST_CLASSES:
+        raise UserError(
+            f"labels.groups=learned is for at most {MOST_CLASSES:,} classes, not {num_classes:,}; use "
+            "labels.groups=names."
+        )
+    if not Method.registry[config.method.name].learns_groups:
         able = ", ".join(sorted(name for name, method in Method.registry.items() if method.learns_groups))
         raise UserError(
             f"labels.groups=learned changes the groups that a method trains with, and {config.method.name} has none "
