@@ -77,7 +77,7 @@ def group_classes(
         radius = embeddings.default_eps if eps == "auto" else float(eps)
         ids = find_group_ids(embeddings.names, embeddings.matrix, radius)
     rule_used: Literal["evidence", "dbscan"] = "evidence" if _uses_evidence(embeddings, eps, rule) else "dbscan"
-    ids = _in_order(_corrected(ids, embeddings.names, together, apart))
+    ids = in_order(correct_group_ids(ids, embeddings.names, together, apart))
     groups = Groups(embeddings.names, ids, radius, rule=rule_used)
     return replace(groups, notes=_notes(groups))
 
@@ -113,7 +113,7 @@ def evidence_distances(embeddings: LabelEmbeddings) -> NDArray[np.float64]:
     return distance
 
 
-def _corrected(ids: NDArray[np.int64], names: Sequence[str], together: Pairs, apart: Pairs) -> NDArray[np.int64]:
+def correct_group_ids(ids: NDArray[np.int64], names: Sequence[str], together: Pairs, apart: Pairs) -> NDArray[np.int64]:
     """Return the group ids after the corrections of a person."""
     ids = ids.copy()
     for entry in together:
@@ -134,7 +134,7 @@ def _places(entry: Sequence[str], names: Sequence[str], field: str) -> list[int]
     return [names.index(name) for name in entry]
 
 
-def _in_order(ids: NDArray[np.int64]) -> NDArray[np.int64]:
+def in_order(ids: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the ids numbered from 0 in the order of first appearance."""
     _, first, numbers = np.unique(ids, return_index=True, return_inverse=True)
     by_appearance = np.argsort(np.argsort(first))
@@ -160,7 +160,7 @@ def find_group_ids(names: Sequence[str], matrix: Matrix, eps: float) -> NDArray[
     found = np.empty(len(names), dtype=np.int64)
     rows = matrix[order].astype(np.float64)
     found[order] = DBSCAN(eps=eps, min_samples=1, metric="cosine").fit(rows).labels_
-    return _in_order(found)
+    return in_order(found)
 
 
 def _notes(groups: Groups) -> tuple[str, ...]:
