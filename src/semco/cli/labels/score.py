@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from semco.cli.labels.display import print_json, print_line, print_table, print_title
 from semco.cli.labels.options import AsJson, Eps, GroupRule, Vectors, store_from_options
-
-HALVES: tuple[Literal["tuning", "held-out"], ...] = ("tuning", "held-out")
 
 
 def score(
@@ -22,17 +20,17 @@ def score(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Measure a store: on CIFAR-100's class names, and on the list of names that look alike."""
+    """Measure a store: on CIFAR-100's class names, and on two lists of names that look alike."""
     from dataclasses import asdict
 
-    from semco.labels.look_alikes import agreement
+    from semco.labels.look_alikes import PARTS, agreement
     from semco.labels.score import score as measure
 
     source = store_from_options(vectors)
     found = measure(source, "auto" if eps is None else eps, looks, rule)
-    agreements = {half: agreement(source, half, "auto" if eps is None else eps, rule) for half in HALVES}
+    agreements = {part: agreement(source, part, "auto" if eps is None else eps, rule) for part in PARTS}
     if json:
-        print_json({**asdict(found), "look_alikes": {half: asdict(one) for half, one in agreements.items()}})
+        print_json({**asdict(found), "look_alikes": {part: asdict(one) for part, one in agreements.items()}})
         return
     print_title(f"CIFAR-100's class names at eps {found.eps:.3g}")
     rows = [
@@ -44,8 +42,8 @@ def score(
         rows.append(("rank correlation with visual similarity", f"{found.looks:.3f}"))
         rows.append(("average precision at finding look-alikes", f"{found.alike:.3f}"))
     rows += [
-        (f"look-alikes, {half} half: precision and recall", f"{one.precision:.2f}, {one.recall:.2f}")
-        for half, one in agreements.items()
+        (f"look-alikes, {part}: precision and recall", f"{one.precision:.2f}, {one.recall:.2f}")
+        for part, one in agreements.items()
     ]
     print_table(("measure", "value"), rows)
     for members in found.groups:

@@ -1,6 +1,7 @@
-"""The list of look-alikes: names of things, and which of them look alike (``look_alikes.txt`` has the rule).
+"""Lists of look-alikes: names of things, and which of them look alike (``look_alikes.txt`` has the rule).
 
-The list has two halves by topic. Rules of grouping are tuned on the one and measured on the other.
+The first list has two halves by topic. Rules of grouping were tuned on the one and measured on the other, but the other
+was looked at several times. The second list was written afterwards, to measure on.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from typing import Literal
 from semco.labels.embeddings import LabelSource
 from semco.labels.groups import Rule, group_classes
 
-Half = Literal["tuning", "held-out"]
+Part = Literal["tuning half", "held-out half", "second list"]
 Pair = frozenset[str]
+PARTS: tuple[Part, ...] = ("tuning half", "held-out half", "second list")
 ACROSS = "across"  # the section of pairs between topics
 
 
@@ -28,17 +30,17 @@ class LookAlikes:
     alike: frozenset[Pair]
     open: frozenset[Pair]
 
-    def names(self, half: Half) -> tuple[str, ...]:
-        """Return the names of one half, sorted."""
+    def names(self, part: Part) -> tuple[str, ...]:
+        """Return the names of a half or of the whole list, sorted."""
         ordered = sorted(self.topics, key=lambda topic: sha256(topic.encode()).hexdigest())
         middle = len(ordered) // 2
-        chosen = ordered[:middle] if half == "tuning" else ordered[middle:]
+        chosen = {"tuning half": ordered[:middle], "held-out half": ordered[middle:]}.get(part, ordered)
         return tuple(sorted(name for topic in chosen for name in self.topics[topic]))
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """How groups agree with the listed pairs of one half, taken as one set of classes."""
+    """How groups agree with the listed pairs of a part of a list, taken as one set of classes."""
 
     classes: int
     grouped: int  # pairs within a group, without those about which persons would disagree
@@ -55,12 +57,13 @@ class Agreement:
 
 
 @cache
-def look_alikes() -> LookAlikes:
-    """Read the list."""
+def look_alikes(part: Part) -> LookAlikes:
+    """Read the list of a part."""
+    file = "second_list.txt" if part == "second list" else "look_alikes.txt"
     topics: dict[str, dict[str, None]] = {}
     pairs: dict[str, set[Pair]] = {"=": set(), "?": set()}
     topic = ""
-    for line in (Path(__file__).parent / "look_alikes.txt").read_text(encoding="utf-8").splitlines():
+    for line in (Path(__file__).parent / file).read_text(encoding="utf-8").splitlines():
         if line.startswith("["):
             topic = line.strip("[]")
         elif line and not line.startswith("#"):
@@ -76,10 +79,10 @@ def _disjoint(pairs: dict[str, set[Pair]]) -> tuple[set[Pair], set[Pair]]:
     return pairs["="], pairs["?"] - pairs["="]
 
 
-def agreement(source: LabelSource, half: Half, eps: float | Literal["auto"] = "auto", rule: Rule = "auto") -> Agreement:
-    """Return how the groups of one half's names agree with the listed pairs."""
-    listed = look_alikes()
-    names = listed.names(half)
+def agreement(source: LabelSource, part: Part, eps: float | Literal["auto"] = "auto", rule: Rule = "auto") -> Agreement:
+    """Return how the groups of a part's names agree with the listed pairs."""
+    listed = look_alikes(part)
+    names = listed.names(part)
     groups = group_classes(source.vectors(names), eps, rule)
     grouped = {frozenset(pair) for members in groups.members for pair in combinations(members, 2)} - listed.open
     alike = {pair for pair in listed.alike if pair <= set(names)}
