@@ -104,6 +104,8 @@ def test_a_compound_is_what_its_end_says() -> None:
     assert book.known("gala_apple") == "apple"
     assert book.known("golden_delicious") == "golden_delicious"
     assert book.known("zzyzx") is None
+    assert book.has_only_end("milk_carton")
+    assert not any(map(book.has_only_end, ("carton", "golden_delicious", "maple_tree", "zzyzx")))
     related = relations(book, ["gala_apple", "braeburn_apple", "zzyzx"]).total
     assert related[0, 1] == pytest.approx(KIND + DEFINITION)  # both are read as apple: equal kinds and definitions
     assert not related[2].any()

@@ -1,15 +1,18 @@
 """The evidence that two classes look alike: their vectors, the graph of the store, the dictionary, and their looks.
 
-    evidence = cosine - mean of the two terms' densities + relation + 0.8 looks
-               + weight of the senses x (0.35 shared kin + 0.15 (one is kin of the other))
+    evidence = cosine - mean of the two terms' densities
+               + knowledge x (relation + 0.8 looks
+                              + weight of the senses x (0.35 shared kin + 0.15 (one is kin of the other)))
 
 The density of a term is its mean cosine with the ten nearest of the store's frequent terms. Names of a crowded topic
 (birds, clothes) are close to everything there, so the same cosine says less among them than elsewhere. The relation of
 two terms is what they have in common in a dictionary, as kinds of things and by their definitions (`dictionary`). What
 two terms share in the graph says the more, the fewer other terms have it (`kin`). The graph does not know senses, so it
 counts as much as the senses in which the dictionary relates the terms: a dog is hardly a hot dog. The looks are the
-cosine of the places that a map from names to image classifiers gives them (`looks`). The weights are those of a
-logistic regression on the tuning half of the list of look-alikes (`look_alikes`), rounded.
+cosine of the places that a map from names to image classifiers gives them (`looks`). The knowledge is 1, or 0.8 if of
+one of the names only a part is known: of a milk carton and an egg carton the cartons are alike, and nothing says what
+the rest changes. The weights are those of a logistic regression on the tuning half of the list of look-alikes
+(`look_alikes`), rounded.
 
 Shapes: K classes, d embedding size, b frequent terms.
 """
@@ -29,6 +32,7 @@ from semco.labels.looks import places as look_places
 from semco.labels.store import VectorStore
 
 SHARED, DIRECT, LOOKS = 0.35, 0.15, 0.8  # weights; a cosine has weight 1
+IN_PART = 0.8  # knowledge of a name of which only a part is known
 NEIGHBOURS = 10  # frequent terms whose mean cosine is a term's density
 MOST_CLASSES = 2_000  # with more classes, tables of all pairs (and of all pairs of senses) would take gigabytes
 SAME_TERM = 0.999  # a cosine above this is the term itself
@@ -45,34 +49,42 @@ class Evidence:
     shared: Square  # (K, K) weight of shared kin
     direct: Square  # (K, K) 1 if one is kin of the other; both count less for rare senses
     looks: Square  # (K, K) cosine of the guessed looks
+    knowledge: Square  # (K, K) how much all but `local` counts
     reasons: Mapping[tuple[int, int], str] = field(default_factory=dict)  # of related classes i < j, for people
 
     @property
     def total(self) -> Square:
         """The evidence (K, K)."""
-        return self.local + self.relation + SHARED * self.shared + DIRECT * self.direct + LOOKS * self.looks
+        about_things = self.relation + SHARED * self.shared + DIRECT * self.direct + LOOKS * self.looks
+        return self.local + self.knowledge * about_things
 
 
-def store_evidence(store: VectorStore, matrix: Matrix, terms: Sequence[str | None]) -> Evidence | None:
-    """Return the evidence for the classes of unit vectors (K, d) and terms.
+def store_evidence(
+    store: VectorStore, matrix: Matrix, terms: Sequence[str | None], is_part: Sequence[bool]
+) -> Evidence | None:
+    """Return the evidence for the classes of unit vectors (K, d) and terms, which may stand for a part of their names.
 
     None if the store has no kin or there are too many classes; they are then grouped by their cosines (DBSCAN).
     """
     if store.kin is None or len(terms) > MOST_CLASSES:
         return None
-    places = [None if term is None else store.index(term) for term in terms]
-    related = relations(dictionary(), terms)
+    places, book = [None if term is None else store.index(term) for term in terms], dictionary()
+    related = relations(book, terms)
     weight = related.weight.astype(np.float64)
     shared, direct = store.kin.shared(places) * weight, store.kin.direct(places) * weight
     density = densities(matrix, store.frequent_vectors())
     local = (matrix @ matrix.T).astype(np.float64) - (density[:, None] + density) / 2
     looks = look_places(store, matrix, terms)
+    in_part = np.asarray(
+        [part or dictionary().has_only_end(term or "") for term, part in zip(terms, is_part, strict=True)]
+    )
     return Evidence(
         local,
         related.total.astype(np.float64),
         shared,
         direct,
         (looks @ looks.T).astype(np.float64),
+        np.where(in_part[:, None] | in_part, IN_PART, 1.0),
         _reasons(store, places, (shared > 0) | (direct > 0)),
     )
 

@@ -87,7 +87,9 @@ class StoreSource:
             source=f"{self.title} ({self.store.dim}-d, {self.store.size:,} terms)",
             default_eps=self.store.default_eps,
             notes=(*notes, *doubtful_notes(matches, matrix), *unused),
-            evidence=store_evidence(self.store, matrix, [match.noun for match in matches]),
+            evidence=store_evidence(
+                self.store, matrix, [match.noun for match in matches], [match.is_part for match in matches]
+            ),
         )
 
     def neighbours(self, names: Sequence[str], n: int) -> tuple[list[Neighbours], list[str]]:

@@ -91,11 +91,18 @@ class Dictionary:
         a maple tree is a maple, of which one sense is a tree.
         """
         end = self.known(noun)
-        if end is None:
-            return []
-        senses, rest = self._ranked(end), noun.removesuffix(end).rstrip("_")
-        nodes = {node for node, _ in senses}
-        return [(node, 0) for node, _ in self._ranked(rest) if self.ancestors(node) & nodes] or senses
+        return [] if end is None else self._senses_of_rest(noun, end) or self._ranked(end)
+
+    def has_only_end(self, noun: str) -> bool:
+        """Return whether all that is known of a compound is its end: a ``milk_carton`` is some carton."""
+        end = self.known(noun)
+        return end is not None and end != noun and not self._senses_of_rest(noun, end)
+
+    def _senses_of_rest(self, noun: str, end: str) -> list[tuple[int, int]]:
+        """Return the senses of what a compound has before its ``end`` that are a kind of this end."""
+        nodes = {node for node, _ in self._ranked(end)}
+        rest = noun.removesuffix(end).rstrip("_")
+        return [(node, 0) for node, _ in self._ranked(rest) if self.ancestors(node) & nodes]
 
     def words_of(self, node: int) -> frozenset[int]:
         """Return the numbers of the words of a node's definition."""

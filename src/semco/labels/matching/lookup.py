@@ -52,6 +52,11 @@ class Match:
         return "_".join(self.terms) or None
 
     @property
+    def is_part(self) -> bool:
+        """Whether the terms leave out words of the name."""
+        return self.route in WORD_DROPPING_ROUTES
+
+    @property
     def confidence(self) -> float:
         """How likely the term means what the name means, from 0 to 1."""
         return CONFIDENCE[self.route]
