@@ -1,4 +1,4 @@
-"""Comparison of run folders whose runs should have gone the same way."""
+"""Runs that crash, and comparison of run folders whose runs should have gone the same way."""
 
 from __future__ import annotations
 
@@ -10,6 +10,18 @@ import torch
 from safetensors.torch import load_file
 
 from semco.run.folder import RunFolder
+from semco.training.observer import NullObserver
+
+
+class StopAt(NullObserver):
+    """Raises in the middle of a run, as a crash would."""
+
+    def __init__(self, step: int) -> None:
+        self.last = step
+
+    def on_step(self, step: int) -> None:
+        if step == self.last:
+            raise RuntimeError("crash")
 
 
 def lines_of(run: Path) -> list[dict[str, Any]]:

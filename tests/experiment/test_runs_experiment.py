@@ -32,7 +32,7 @@ from semco.training.compiler.compilation import Compilation
 from semco.training.loop import Trainer
 from semco.training.observer import MetricsLine, NullObserver
 from semco.training.signals import Interrupted
-from tests.experiment.same_runs import assert_same_run, lines_of, weights_of
+from tests.experiment.same_runs import StopAt, assert_same_run, lines_of, weights_of
 from tests.experiment.trained_once import finished, interrupted, interrupted_early
 
 pytestmark = pytest.mark.usefixtures("no_page")
@@ -70,17 +70,6 @@ def test_the_seed_decides_everything(tiny_values: dict[str, Any], tmp_path: Path
         train(config_of(tiny_values, training={"seed": seed}), tmp_path / name)
     assert_same_run(tmp_path / "a", tmp_path / "b")
     assert lines_of(tmp_path / "a") != lines_of(tmp_path / "c")
-
-
-class StopAt(NullObserver):
-    """Raises in the middle of a run, as a crash would."""
-
-    def __init__(self, step: int) -> None:
-        self.last = step
-
-    def on_step(self, step: int) -> None:
-        if step == self.last:
-            raise RuntimeError("crash")
 
 
 @pytest.mark.usefixtures("page")

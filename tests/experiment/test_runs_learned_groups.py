@@ -16,8 +16,7 @@ from semco.experiment import resume, train
 from semco.methods import Method
 from semco.report import write_report
 from semco.run.identity import run_digest
-from semco.training.observer import NullObserver
-from tests.experiment.same_runs import assert_same_run, lines_of
+from tests.experiment.same_runs import StopAt, assert_same_run, lines_of
 
 pytestmark = pytest.mark.usefixtures("no_page")
 METHODS: dict[str, dict[str, Any]] = {
@@ -40,15 +39,6 @@ def easily_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("semco.labels.learned.SPLIT", 0.05)
 
 
-class Crash(NullObserver):
-    def __init__(self, step: int) -> None:
-        self.last = step
-
-    def on_step(self, step: int) -> None:
-        if step == self.last:
-            raise RuntimeError("crash")
-
-
 def read(file: Path) -> dict[str, Any]:
     values: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return values
@@ -62,10 +52,10 @@ def test_a_crashed_run_resumes_with_its_groups(tiny_values: dict[str, Any], tmp_
     config = config_of(values, METHODS[kind])
     train(config, tmp_path / "whole")
     with pytest.raises(RuntimeError, match="crash"):
-        train(config, tmp_path / "broken", Crash(5))
+        train(config, tmp_path / "broken", StopAt(5))
     for step in (8, 10):
         with pytest.raises(RuntimeError, match="crash"):
-            resume(tmp_path / "broken", Crash(step))
+            resume(tmp_path / "broken", StopAt(step))
     resume(tmp_path / "broken")
     assert_same_run(tmp_path / "whole", tmp_path / "broken")
     labels = [read(tmp_path / run / "labels.json") for run in ("whole", "broken")]
