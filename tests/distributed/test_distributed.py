@@ -43,6 +43,8 @@ from tests.conftest import CLASSES
 # Processes that import torch, on a busy machine.
 pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("no_page")]
 METHODS = ("supervised", "fixmatch", "semco", "semco_plus")
+MOST_RUNS = 30  # of one group of processes, each of which meets at a port of its own
+_ports: list[int] = []  # free ones, in a new process
 # Views that nothing random changes: then images per step are all that the number of processes could touch.
 PLAIN_VIEWS = {"flip": False, "pad": 0.0, "operations": 0, "cutout": 0.0}
 
@@ -51,8 +53,8 @@ def in_processes(count: int, function: Callable[..., None], *arguments: object) 
     """Call a function of this module in so many new processes that know of each other as torchrun says it."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(PRELOADED))
-    port = free_port()
-    started = [context.Process(target=_child, args=(rank, count, port, function, *arguments)) for rank in range(count)]
+    ports = [free_port() for _ in range(MOST_RUNS)]
+    started = [context.Process(target=_child, args=(rank, count, ports, function, *arguments)) for rank in range(count)]
     for process in started:
         process.start()
     for process in started:
@@ -60,14 +62,20 @@ def in_processes(count: int, function: Callable[..., None], *arguments: object) 
     assert [process.exitcode for process in started] == [0] * count
 
 
-def _child(rank: int, count: int, port: int, function: Callable[..., None], *arguments: object) -> None:
-    values = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": count, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+def _child(rank: int, count: int, ports: list[int], function: Callable[..., None], *arguments: object) -> None:
+    values = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": count, "MASTER_ADDR": "127.0.0.1"}
     os.environ |= {name: str(value) for name, value in values.items()}
+    _ports[:] = ports
+    _meet_at_next_port()
     torch.set_num_threads(1)
     session.write_report = lambda *_: Path()  # as the fixture `no_page` does in the process of the tests
     function(*arguments)
     # As the command line does under torchrun: gloo's threads may fail a process that has nothing left to do.
     os._exit(0)
+
+
+def _meet_at_next_port() -> None:
+    os.environ["MASTER_PORT"] = str(_ports.pop())
 
 
 def config_of(values: dict[str, Any], method: str, **over: Any) -> Config:
@@ -132,7 +140,7 @@ def assert_equal(one: Path, two: Path) -> None:
 def train_all(runs: dict[str, str]) -> None:
     for out, config in runs.items():
         train(Config.from_yaml(config), out)
-        os.environ["MASTER_PORT"] = str(int(os.environ["MASTER_PORT"]) + 1)
+        _meet_at_next_port()
 
 
 def test_two_processes_compute_what_one_does(tiny_values: dict[str, Any], tmp_path: Path) -> None:
