@@ -103,6 +103,7 @@ def test_another_method_has_no_published_number() -> None:
         ("cifar100-2500-mu7,semco_plus", ""),
         ("cifar100-2500-mu7,semco_plus,one-hot-targets", ""),
     ]
+    assert [cell.row for cell in paper_cells(["fig2"], ["cifar100-1000"], "semco_plus")] == ["fixmatch", "semco_plus"]
 
 
 def test_published_numbers_stand_only_beside_the_published_setting(tmp_path: Path) -> None:

@@ -82,7 +82,8 @@ def _with_method(cell: PaperCell, method: str) -> PaperCell:
     if method == "semco" or "semco" not in cell.recipe.split(","):
         return cell
     recipe = ",".join(method if name == "semco" else name for name in cell.recipe.split(","))
-    return PaperCell(cell.table, cell.row.replace("SemCo", method), cell.column, "", recipe, cell.settings)
+    row = method if cell.row == "semco" else cell.row.replace("SemCo", method)  # rows of figures are names of methods
+    return PaperCell(cell.table, row, cell.column, "", recipe, cell.settings)
 
 
 def _cells(name: str, table: Mapping[str, Any]) -> list[PaperCell]:
