@@ -9,6 +9,7 @@ import numpy as np
 from semco.analysis.counts import ClassCounts
 from semco.analysis.similarity import SimilarClasses
 from semco.report.analysis import comparison_table
+from semco.report.figures import move_apart
 from semco.report.pseudo_label_figures import (
     disagreement_chart,
     ensemble_chart,
@@ -104,3 +105,9 @@ def test_pages_and_files(tmp_path: Path) -> None:
     assert files[0].read_bytes().startswith(b"\x89PNG")
     assert files[1].read_bytes().startswith(b"%PDF")
     assert file_stem("A: b (c)") == "a-b-c"
+
+
+def test_names_beside_curves_are_moved_apart_and_stay_inside() -> None:
+    """Two at the bottom push up, three at the top push down, the one between stays."""
+    assert move_apart([0, 0, 50, 100, 100, 100], 10, 102) == [0, 10, 50, 82, 92, 102]
+    assert move_apart([], 10, 102) == []

@@ -8,7 +8,6 @@ Shapes: K classes.
 
 from __future__ import annotations
 
-import math
 import re
 import warnings
 from collections.abc import Sequence
@@ -193,16 +192,11 @@ def _write_names(axes: Axes, lines: Sequence[Line], theme: Theme) -> None:
     """Write the name of each curve beside its end; names that would overlap are moved apart."""
     named = sorted((line for line in lines if line.x and not line.is_faint), key=lambda line: line.y[-1])
     low, high = axes.get_ylim()
-    gap, position = 0.085 * (high - low), -math.inf
-    places = []
-    for line in named:
-        position = max(line.y[-1], position + gap)
-        places.append(position)
-    excess = max(0.0, places[-1] - high) if places else 0.0
+    places = move_apart([line.y[-1] for line in named], 0.085 * (high - low), high)
     for line, place in zip(named, places, strict=True):
         axes.annotate(
             line.label if len(line.label) <= 22 else f"{line.label[:21]}…",
-            (1.02, (place - excess - low) / (high - low)),
+            (1.02, (place - low) / (high - low)),
             xycoords="axes fraction",
             color=_colour(line, theme),
             fontsize=8,
@@ -210,6 +204,18 @@ def _write_names(axes: Axes, lines: Sequence[Line], theme: Theme) -> None:
             annotation_clip=False,
             parse_math=False,
         )
+
+
+def move_apart(values: Sequence[float], gap: float, highest: float) -> list[float]:
+    """Return ascending values at least ``gap`` apart and at most ``highest``, each moved no further than needed."""
+    places: list[float] = []
+    for value in values:
+        places.append(max(value, places[-1] + gap) if places else value)
+    limit = highest
+    for i in reversed(range(len(places))):
+        places[i] = min(places[i], limit)
+        limit = places[i] - gap
+    return places
 
 
 def _set_scales(axes: Axes, percent: bool, fit_y: bool) -> None:
