@@ -90,17 +90,24 @@ def _uses_evidence(embeddings: LabelEmbeddings, eps: float | Literal["auto"], ru
 def evidence_group_ids(embeddings: LabelEmbeddings, eps: float) -> NDArray[np.int64]:
     """Return the group id of each class (K,): complete linkage of the distance 2 - evidence, cut at ``eps``."""
     _check_eps(eps)
-    size = len(embeddings.names)
-    if eps == 0 or size == 1:
-        return np.arange(size, dtype=np.int64)
+    if eps == 0 or len(embeddings.names) == 1:
+        return np.arange(len(embeddings.names), dtype=np.int64)
+    return link_completely(embeddings.names, evidence_distances(embeddings), eps)
+
+
+def link_completely(names: Sequence[str], distance: NDArray[np.float64], most: float) -> NDArray[np.int64]:
+    """Return group ids (K,): every two classes of a group have at most the distance ``most`` (complete linkage).
+
+    Rows of ``distance`` (K, K) are taken in the alphabetical order of their names, so that any order of the classes
+    gives the same groups.
+    """
     from scipy.cluster.hierarchy import fcluster, linkage
     from scipy.spatial.distance import squareform
 
-    order = np.asarray(sorted(range(size), key=lambda i: embeddings.names[i]), dtype=np.int64)
-    distance = evidence_distances(embeddings)[np.ix_(order, order)]
-    found = np.empty(size, dtype=np.int64)
-    merges = linkage(squareform(distance, checks=False), method="complete")
-    found[order] = fcluster(merges, eps, criterion="distance")
+    order = np.asarray(sorted(range(len(names)), key=lambda i: names[i]), dtype=np.int64)
+    found = np.empty(len(names), dtype=np.int64)
+    merges = linkage(squareform(distance[np.ix_(order, order)], checks=False), method="complete")
+    found[order] = fcluster(merges, most, criterion="distance")
     return found
 
 

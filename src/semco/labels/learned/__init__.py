@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from semco.labels.groups import Pairs, correct_group_ids, in_order
+from semco.labels.groups import Pairs, correct_group_ids, in_order, link_completely
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -39,15 +39,9 @@ def learned_group_ids(
     """
     if len(named_ids) < 3:  # confusion with one class cannot stand out from the confusion with the others
         return named_ids.copy()
-    from scipy.cluster.hierarchy import fcluster, linkage
-    from scipy.spatial.distance import squareform
-
-    order = np.asarray(sorted(range(len(names)), key=lambda i: names[i]), dtype=np.int64)
     distance = 1 / (1 + closeness(named_ids, confusion))  # 1/2 where the closeness is 1
     np.fill_diagonal(distance, 0)
-    merges = linkage(squareform(distance[np.ix_(order, order)], checks=False), method="complete")
-    found = np.empty(len(names), dtype=np.int64)
-    found[order] = fcluster(merges, 0.5, criterion="distance")
+    found = link_completely(names, distance, 0.5)
     return in_order(correct_group_ids(found, names, together, apart))
 
 
