@@ -30,7 +30,7 @@ from semco.data.class_names import CIFAR10, CIFAR100
 from semco.data.wordnet import listed_names, wordnet_names
 from semco.labels.eps import sibling_distances
 from semco.labels.kin import Kin
-from semco.labels.look_alikes import PARTS, look_alikes
+from semco.labels.look_alikes import FILES, look_alikes
 from semco.labels.looks import FILE, features, looks_map, places, reference
 from semco.labels.matching.lookup import Lookup
 from semco.labels.matching.spelling import spell
@@ -105,7 +105,7 @@ def training_terms(without_list: bool) -> tuple[list[str], list[int]]:
     """Return the terms of the classes to fit on, and their numbers in ImageNet; each term occurs once."""
     excluded = {wordnet_names()[one] for one in listed_names("mini_imagenet")} | set(CIFAR10) | set(CIFAR100)
     if without_list:
-        excluded |= {name for part in PARTS for name in look_alikes(part).names(part)}
+        excluded |= {name for part in FILES for name in look_alikes(part).names(part)}
     keys = set(map(spell, excluded))
     lookup, number = Lookup(bundled_store()), {}
     for i, name in enumerate(wordnet_names().values()):

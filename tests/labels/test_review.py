@@ -15,7 +15,9 @@ NEEDED = 2 - EVIDENCE_EPS
 
 def embeddings(total: np.ndarray) -> LabelEmbeddings:
     nothing = np.zeros_like(total)
-    evidence = Evidence(total, nothing, nothing, nothing, nothing, nothing, {(0, 1): "both letters"})
+    evidence = Evidence(
+        total, nothing, nothing, nothing, nothing, nothing, np.full_like(total, np.nan), {(0, 1): "both letters"}
+    )
     return LabelEmbeddings(NAMES, np.eye(4, dtype=np.float32), NAMES, ROUTES, "a test", 0.2, (), evidence)
 
 

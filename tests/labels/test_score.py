@@ -82,9 +82,9 @@ def test_average_precision_by_hand() -> None:
 def test_the_bundled_store_groups_what_looks_alike() -> None:
     """The numbers of the bundled store in docs/labels.md."""
     found = score(store_source(None))
-    assert found.f1 >= 0.6
-    assert found.pairs >= 13
-    assert found.inside == 1
+    assert found.f1 >= 0.56
+    assert found.pairs >= 16
+    assert found.inside >= 15 / 16
 
 
 def test_looks_are_read_and_checked(tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ def test_the_rule_evidence_is_compared_near_its_default() -> None:
     total[0, 1] = total[1, 0] = 1.4
     total[2, 3] = total[3, 2] = 1.0
     names = tuple("abcd")
-    evidence = Evidence(total, nothing, nothing, nothing, nothing, nothing)
+    evidence = Evidence(total, nothing, nothing, nothing, nothing, nothing, np.full_like(total, np.nan))
     found = LabelEmbeddings(names, np.eye(4, dtype=np.float32), names, names, "a test", 0.2, (), evidence)
     tuned = tune(found, (0.5, 0.7, 1.0))
     assert (tuned.rule, tuned.default) == ("evidence", EVIDENCE_EPS)

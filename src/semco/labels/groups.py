@@ -23,7 +23,7 @@ Rule = Literal["auto", "evidence", "dbscan"]
 Pairs = Sequence[Sequence[str]]  # names of classes that a person puts together or apart
 
 MOST_EVIDENCE = 2.0  # of two classes; more counts as much
-EVIDENCE_EPS = 0.85  # evidence 1.15; docs/lab/labels.md: chosen on the tuning half of the list of look-alikes
+EVIDENCE_EPS = 0.9  # evidence 1.1; docs/lab/labels.md: chosen on halves of the lists of look-alikes
 LARGE_SHARE = 0.5  # a group with a larger share of the classes gets a note
 FEW_CLASSES = 6  # with fewer classes, most of them may well be look-alikes
 

@@ -18,7 +18,7 @@ from semco.config import LabelsConfig
 from semco.errors import UserError
 from semco.labels.embeddings import LabelEmbeddings
 from semco.labels.groups import Groups, evidence_distances, group_classes
-from semco.labels.map_layout import fit_to_box, map_coordinates
+from semco.labels.plot.layout import fit_to_box, map_coordinates
 from semco.labels.sources import Neighbours, store_source
 from semco.labels.tune import distances
 

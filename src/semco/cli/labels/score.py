@@ -23,12 +23,12 @@ def score(
     """Measure a store: on CIFAR-100's class names, and on two lists of names that look alike."""
     from dataclasses import asdict
 
-    from semco.labels.look_alikes import PARTS, agreement
+    from semco.labels.look_alikes import FILES, agreement
     from semco.labels.score import score as measure
 
     source = store_from_options(vectors)
     found = measure(source, "auto" if eps is None else eps, looks, rule)
-    agreements = {part: agreement(source, part, "auto" if eps is None else eps, rule) for part in PARTS}
+    agreements = {part: agreement(source, part, "auto" if eps is None else eps, rule) for part in FILES}
     if json:
         print_json({**asdict(found), "look_alikes": {part: asdict(one) for part, one in agreements.items()}})
         return

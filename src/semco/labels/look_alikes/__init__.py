@@ -1,7 +1,8 @@
 """Lists of look-alikes: names of things, and which of them look alike (``look_alikes.txt`` has the rule).
 
 The first list has two halves by topic. Rules of grouping were tuned on the one and measured on the other, but the other
-was looked at several times. The second list was written afterwards, to measure on.
+was looked at several times. The second list (rare and compound names) and the third (everyday names) were written
+afterwards, to measure on.
 """
 
 from __future__ import annotations
@@ -16,9 +17,14 @@ from typing import Literal
 from semco.labels.embeddings import LabelSource
 from semco.labels.groups import Rule, group_classes
 
-Part = Literal["tuning half", "held-out half", "second list"]
+Part = Literal["tuning half", "held-out half", "second list", "third list"]
 Pair = frozenset[str]
-PARTS: tuple[Part, ...] = ("tuning half", "held-out half", "second list")
+FILES: dict[Part, str] = {
+    "tuning half": "look_alikes.txt",
+    "held-out half": "look_alikes.txt",
+    "second list": "second_list.txt",
+    "third list": "third_list.txt",
+}
 ACROSS = "across"  # the section of pairs between topics
 
 
@@ -59,11 +65,10 @@ class Agreement:
 @cache
 def look_alikes(part: Part) -> LookAlikes:
     """Read the list of a part."""
-    file = "second_list.txt" if part == "second list" else "look_alikes.txt"
     topics: dict[str, dict[str, None]] = {}
     pairs: dict[str, set[Pair]] = {"=": set(), "?": set()}
     topic = ""
-    for line in (Path(__file__).parent / file).read_text(encoding="utf-8").splitlines():
+    for line in (Path(__file__).parent / FILES[part]).read_text(encoding="utf-8").splitlines():
         if line.startswith("["):
             topic = line.strip("[]")
         elif line and not line.startswith("#"):

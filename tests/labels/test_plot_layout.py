@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from semco.labels.map_layout import map_coordinates, separate_boxes
+from semco.labels.plot.layout import map_coordinates, separate_boxes
 
 ROWS = np.random.default_rng(0).normal(size=(30, 20))
 UNIT = ROWS / np.linalg.norm(ROWS, axis=1, keepdims=True)

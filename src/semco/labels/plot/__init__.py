@@ -23,7 +23,7 @@ from semco.errors import UserError
 from semco.files import atomic_path
 from semco.labels.embeddings import LabelEmbeddings
 from semco.labels.groups import Groups, evidence_distances
-from semco.labels.map_layout import fit_to_box, map_coordinates, separate_boxes
+from semco.labels.plot.layout import fit_to_box, map_coordinates, separate_boxes
 from semco.labels.tune import distances, linkage
 
 if TYPE_CHECKING:
