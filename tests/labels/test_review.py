@@ -15,9 +15,11 @@ NEEDED = 2 - EVIDENCE_EPS
 
 def embeddings(total: np.ndarray) -> LabelEmbeddings:
     nothing = np.zeros_like(total)
-    evidence = Evidence(
-        total, nothing, nothing, nothing, nothing, nothing, np.full_like(total, np.nan), {(0, 1): "both letters"}
-    )
+    captions = np.full_like(total, np.nan)
+    captions[1, 2] = captions[2, 1] = 0.25
+    # what captions add is taken away again
+    local = np.where(np.isnan(captions), total, (total - 1.6 * 0.25 + 0.35) / 0.7)
+    evidence = Evidence(local, nothing, nothing, nothing, nothing, nothing, captions, {(0, 1): "both letters"})
     return LabelEmbeddings(NAMES, np.eye(4, dtype=np.float32), NAMES, ROUTES, "a test", 0.2, (), evidence)
 
 
@@ -38,6 +40,7 @@ def test_a_group_by_hand() -> None:
     assert [one.names for one in group.pairs] == [("a", "c"), ("b", "c"), ("a", "b")]
     assert [one.evidence for one in group.pairs] == pytest.approx([1.5, 1.7, 1.9])
     assert (group.pairs[0].graph, group.pairs[2].graph) == ("", "both letters")
+    assert [one.captions for one in group.pairs] == [None, 0.25, None]
     assert group.splits_below == pytest.approx(0.5)
     assert not group.is_doubtful
 

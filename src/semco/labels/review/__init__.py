@@ -9,6 +9,7 @@ Shapes: K classes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -37,6 +38,7 @@ class Pair:
     evidence: float | None  # None for the rule "dbscan"
     kind: str  # what both are, "" if the dictionary does not say
     graph: str  # what the graph says, "" if nothing
+    captions: float | None = None  # cosine by the captions of photos, None if they do not know both
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,9 @@ def _pair(embeddings: LabelEmbeddings, groups: Groups, i: int, j: int) -> Pair:
     nouns = [embeddings.terms[k].replace("+", "_") for k in (i, j)]
     kind = dictionary().nearest_kind(*nouns) or ""
     reason = embeddings.evidence.reasons.get((min(i, j), max(i, j)), "")
-    return Pair(names, cosine, float(embeddings.evidence.total[i, j]), kind.replace("_", " "), reason)
+    captions = float(embeddings.evidence.captions[i, j])
+    shown = None if math.isnan(captions) else captions
+    return Pair(names, cosine, float(embeddings.evidence.total[i, j]), kind.replace("_", " "), reason, shown)
 
 
 def _names(embeddings: LabelEmbeddings, between: Square) -> list[Name]:
