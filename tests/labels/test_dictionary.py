@@ -129,3 +129,9 @@ def test_the_other_classes_decide_on_a_sense() -> None:
     assert birds.weight[0, 1] == 1
     assert machines.weight[0, 1] < 1
     assert birds.total[0, 1] > machines.total[0, 1]
+
+
+def test_what_is_alive() -> None:
+    book = dictionary()
+    assert all(book.is_living(noun) for noun in ("gull", "heermann_gull", "oak_tree", "crab", "snail", "toadstool"))
+    assert not any(book.is_living(noun) for noun in ("carton", "egg_carton", "face", "qqq", ""))

@@ -9,9 +9,10 @@ The density of a term is its mean cosine with the ten nearest of the store's fre
 two terms is what they have in common in a dictionary, as kinds of things and by their definitions (`dictionary`). What
 two terms share in the graph says the more, the fewer other terms have it (`kin`). The graph does not know senses, so it
 counts as much as the senses in which the dictionary relates the terms: a dog is hardly a hot dog. The looks are the
-cosine of the places that a map from names to image classifiers gives them (`looks`). The knowledge is 1, or 0.8 if of
-one of the names only a part is known: of a milk carton and an egg carton the cartons are alike, and nothing says what
-the rest changes. If captions of photos say something about both names (`looks.captions`), their cosine counts most:
+cosine of the places that a map from names to image classifiers gives them (`looks`). The knowledge is 1; 0.8 if of one
+of the names only a part is known; 0.5 if of both: of a milk carton and an egg carton the cartons are alike, and nothing
+says what the rest changes. Two animals or plants keep 0.8, because two gulls do look alike. If captions of photos say
+something about both names (`looks.captions`), their cosine counts most:
 
     0.7 x evidence + 1.6 x cosine of the captions - 0.35
 
@@ -28,7 +29,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from semco.labels.dictionary import dictionary
+from semco.labels.dictionary import Dictionary, dictionary
 from semco.labels.dictionary.relations import relations
 from semco.labels.embeddings import Matrix
 from semco.labels.looks import places as look_places
@@ -36,7 +37,7 @@ from semco.labels.looks.captions import caption_cosines
 from semco.labels.store import VectorStore
 
 SHARED, DIRECT, LOOKS = 0.35, 0.15, 0.8  # weights; a cosine has weight 1
-IN_PART = 0.8  # knowledge of a name of which only a part is known
+IN_PART, BOTH_IN_PART = 0.8, 0.5  # knowledge of a pair with a name, or two, of which only a part is known
 BESIDE_CAPTIONS, CAPTIONS, OFFSET = (
     0.7,
     1.6,
@@ -87,19 +88,25 @@ def store_evidence(
     density = densities(matrix, store.frequent_vectors())
     local = (matrix @ matrix.T).astype(np.float64) - (density[:, None] + density) / 2
     looks = look_places(store, matrix, terms)
-    in_part = np.asarray(
-        [part or dictionary().has_only_end(term or "") for term, part in zip(terms, is_part, strict=True)]
-    )
     return Evidence(
         local,
         related.total.astype(np.float64),
         shared,
         direct,
         (looks @ looks.T).astype(np.float64),
-        np.where(in_part[:, None] | in_part, IN_PART, 1.0),
+        knowledge(book, terms, is_part),
         caption_cosines([None if part else term for term, part in zip(terms, is_part, strict=True)]),
         _reasons(store, places, (shared > 0) | (direct > 0)),
     )
+
+
+def knowledge(book: Dictionary, terms: Sequence[str | None], is_part: Sequence[bool]) -> Square:
+    """Return how much is known of each pair of names (K, K), given their terms, which may be a part of the name."""
+    nouns = [term or "" for term in terms]
+    in_part = np.asarray([part or book.has_only_end(noun) for noun, part in zip(nouns, is_part, strict=True)])
+    is_living = np.asarray([book.is_living(noun) for noun in nouns])
+    both = (in_part[:, None] & in_part) & ~(is_living[:, None] & is_living)
+    return np.where(both, BOTH_IN_PART, np.where(in_part[:, None] | in_part, IN_PART, 1.0))
 
 
 def densities(matrix: Matrix, frequent: NDArray[np.float32]) -> Square:

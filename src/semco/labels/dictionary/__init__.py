@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 RARER = 0.8  # a sense counts less, the more frequent senses its noun has: a dog is hardly a sausage
+LIVING = ("chordate", "invertebrate", "tracheophyte", "fungus")  # the most general names of animals, plants and fungi
 FILE = Path(__file__).parent / "wordnet.npz"
 TEXTS = ("nouns", "words")
 
@@ -97,6 +98,14 @@ class Dictionary:
         """Return whether all that is known of a compound is its end: a ``milk_carton`` is some carton."""
         end = self.known(noun)
         return end is not None and end != noun and not self._senses_of_rest(noun, end)
+
+    def is_living(self, noun: str) -> bool:
+        """Return whether a sense of a noun is an animal, a plant or a fungus."""
+        return any(self._living & self.ancestors(node) for node, _ in self.senses_of(noun))
+
+    @cached_property
+    def _living(self) -> frozenset[int]:
+        return frozenset(node for noun in LIVING for node, _ in self._ranked(noun))
 
     def _senses_of_rest(self, noun: str, end: str) -> list[tuple[int, int]]:
         """Return the senses of what a compound has before its ``end`` that are a kind of this end."""
