@@ -76,6 +76,14 @@ def test_cross_validation_chooses_the_penalty_and_reports_the_accuracy() -> None
     assert 0.3 < scores[probe.strength] < 1  # neither chance nor perfect, or the test would show nothing
 
 
+def test_the_same_features_give_the_same_probe() -> None:
+    """Bit for bit: a resumed run fits it again, and tests of runs share what they fitted."""
+    one, two = (fit_probe(*make_features(4, 4, 64), num_classes=4) for _ in range(2))
+    assert (one.strength, one.cross_validation) == (two.strength, two.cross_validation)
+    assert torch.equal(one.weight, two.weight)
+    assert torch.equal(one.bias, two.bias)
+
+
 def test_with_one_label_in_a_class_there_is_nothing_to_leave_out() -> None:
     features, class_ids = make_features(3, 3, 10)
     probe = fit_probe(features[2:], class_ids[2:], 3)  # one image of class 0
