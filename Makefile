@@ -9,6 +9,8 @@ STAMP := $(VENV)/.installed
 demo: $(STAMP)
 	$(BIN)/semco demo
 
+# With compiled files kept: otherwise every process that a test starts would compile the package again.
+test: export PYTHONDONTWRITEBYTECODE =
 test: $(STAMP)
 	$(BIN)/python -m pytest
 

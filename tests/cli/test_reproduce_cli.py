@@ -11,6 +11,8 @@ from semco.cli.reproduce import format_hours
 from semco.experiment.paper.reproduction import StepEstimate
 from tests.cli.in_process import run_here
 
+pytestmark = pytest.mark.usefixtures("plain_figures")
+
 
 @pytest.fixture(autouse=True)
 def no_timing(monkeypatch: pytest.MonkeyPatch) -> None:

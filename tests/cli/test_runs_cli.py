@@ -30,7 +30,7 @@ from tests.cli.held import configure_small_demo, start_held
 from tests.cli.in_process import run_here
 
 WAIT = 240.0  # seconds until a process counts as hanging, on a machine that is busy with other work
-pytestmark = pytest.mark.timeout(3 * WAIT)
+pytestmark = [pytest.mark.timeout(3 * WAIT), pytest.mark.usefixtures("plain_figures")]
 
 
 def semco(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+import pytest
+
 from tests.cli.in_process import run_here
+
+pytestmark = pytest.mark.usefixtures("plain_figures")
 
 
 def rows_of(out: Path) -> list[tuple[str, str]]:

@@ -52,7 +52,7 @@ PLAIN_VIEWS = {"flip": False, "pad": 0.0, "operations": 0, "cutout": 0.0}
 def in_processes(count: int, function: Callable[..., None], *arguments: object) -> None:
     """Call a function of this module in so many new processes that know of each other as torchrun says it."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(list(PRELOADED))
+    context.set_forkserver_preload([*PRELOADED, "tests.distributed.test_distributed"])  # and what it imports
     ports = [free_port() for _ in range(MOST_RUNS)]
     started = [context.Process(target=_child, args=(rank, count, ports, function, *arguments)) for rank in range(count)]
     for process in started:

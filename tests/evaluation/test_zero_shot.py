@@ -22,6 +22,7 @@ from semco.evaluation.predict import predict_images
 from semco.evaluation.zero_shot import with_classes
 from semco.experiment import train
 
+pytestmark = pytest.mark.usefixtures("no_page")
 # Hues of the colour wheel: each is a class, named by its angle, whose label vector is the point on the circle.
 SEEN, UNSEEN = (0, 60, 120, 180, 240, 300), (30, 210)
 

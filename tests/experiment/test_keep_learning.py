@@ -26,6 +26,8 @@ from semco.labels.store import unit_rows
 from semco.run.folder import RunFolder
 from tests.conftest import CLASSES, tiny_images
 
+pytestmark = pytest.mark.usefixtures("no_page")
+
 
 def test_worth_by_hand() -> None:
     sure, split = [1.0, 0.0], [0.5, 0.5]

@@ -20,6 +20,7 @@ from semco.models import build_backbone
 from semco.run.folder import RunFolder
 from semco.training.observer import NullObserver
 
+pytestmark = pytest.mark.usefixtures("no_page")
 CPU = torch.device("cpu")
 Make = Callable[..., Config]
 

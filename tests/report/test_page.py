@@ -98,6 +98,7 @@ def test_statistics_of_pseudo_labels_are_in_the_report(make_run, tmp_path: Path)
     assert "<h2>Most confused images</h2>" not in text  # there is no table of images
 
 
+@pytest.mark.usefixtures("plain_figures")
 @pytest.mark.parametrize(
     ("data", "held", "phrase"),
     [
@@ -163,6 +164,7 @@ def test_class_names_are_escaped(make_run, tmp_path: Path) -> None:
         assert any(name in text for text in page.text), name
 
 
+@pytest.mark.usefixtures("plain_figures")
 def test_the_main_run_is_not_the_baseline(make_run, tmp_path: Path) -> None:
     _, text = _page([make_run("supervised"), make_run("semco")], tmp_path / "report.html")
     assert 'class="verdict">SemCo classifies' in text
@@ -195,6 +197,7 @@ def test_a_run_that_has_only_a_configuration(make_run, tmp_path: Path) -> None:
     assert "svg" not in page.tags
 
 
+@pytest.mark.usefixtures("plain_figures")
 def test_a_run_without_label_vectors_has_no_group_section(make_run, tmp_path: Path) -> None:
     folder = make_run("supervised")
     labels = json.loads((folder / "labels.json").read_text())
@@ -205,6 +208,7 @@ def test_a_run_without_label_vectors_has_no_group_section(make_run, tmp_path: Pa
     assert "Group accuracy" not in text
 
 
+@pytest.mark.usefixtures("plain_figures")
 def test_several_seeds_are_averaged(make_run, tmp_path: Path) -> None:
     folders = [make_run("semco", seed) for seed in range(3)]
     for folder, accuracy in zip(folders, (0.7, 0.8, 0.81), strict=True):
@@ -216,6 +220,7 @@ def test_several_seeds_are_averaged(make_run, tmp_path: Path) -> None:
     assert "show one run: SemCo, seed 0" in text
 
 
+@pytest.mark.usefixtures("plain_figures")
 def test_methods_are_compared_with_the_first(make_run, tmp_path: Path) -> None:
     _, text = _page([make_run("fixmatch"), make_run("semco")], tmp_path / "report.html")
     assert "<th>Paired difference to FixMatch</th>" in text
@@ -272,6 +277,7 @@ def test_the_term_of_a_class_is_shown_if_it_differs() -> None:
     assert "closer than 0.2" in found.introduction
 
 
+@pytest.mark.usefixtures("plain_figures")
 def test_experiments_with_equal_names_are_numbered(make_run, tmp_path: Path) -> None:
     """Long values with the same end are shortened to the same text; the numbers follow the order of the runs."""
     sources = [f"/{kind}/a/long/way/to/the/photos" for kind in ("cats", "dogs")]
@@ -287,6 +293,7 @@ def test_the_y_axis_fits_the_curves_of_several_methods(make_run, tmp_path: Path)
     assert [">100 %<" in chart for chart in charts] == [True, False]
 
 
+@pytest.mark.usefixtures("plain_figures")
 @pytest.mark.parametrize(("method", "title"), [("semco", "SemCo"), ("semco_plus", "SemCo+")])
 def test_the_heading_has_the_title_of_the_method(make_run, tmp_path: Path, method: str, title: str) -> None:
     text = write_report([make_run(method)], tmp_path / "report.html").read_text(encoding="utf-8")
@@ -297,6 +304,7 @@ def test_the_heading_has_the_title_of_the_method(make_run, tmp_path: Path, metho
 OLD_SEMCO = {"thresholds": "freematch", "trust": "confidence", "scoring": "joint", "lesson": "distribution"}
 
 
+@pytest.mark.usefixtures("plain_figures")
 @pytest.mark.parametrize("killed_at", [None, 340])
 def test_a_run_of_semco_before_version_0_2_is_semco_plus(make_run, tmp_path: Path, killed_at: int | None) -> None:
     """Such a run has the old configuration and, if it is finished, a result with ``labels`` in place of num_labels."""

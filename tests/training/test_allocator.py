@@ -6,7 +6,13 @@ import pytest
 import torch
 
 from semco.training import allocator
-from semco.training.allocator import reuse_freed_memory, with_reused_memory
+from semco.training.allocator import _glibc, reuse_freed_memory, with_reused_memory
+
+
+@pytest.fixture(autouse=True)
+def _memory_is_managed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not so in other tests, see tests/conftest.py."""
+    monkeypatch.setattr(allocator, "_glibc", _glibc)
 
 
 @pytest.fixture
