@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 # A shell starts background jobs with SIGINT ignored, and the processes that tests start and interrupt would inherit it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -24,7 +23,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # module, which train runs as well, come before any fixture of a test. The variable is for child processes, which the
 # workers of the tests are too.
 os.environ["OMP_NUM_THREADS"] = "1"
-torch.set_num_threads(1)
 
 # Looking for garbage among half a million objects takes a quarter of the time of the collection; see below.
 gc.disable()
@@ -33,12 +31,12 @@ CLASSES = ("dog", "cat", "ship", "truck")
 
 # The files that take longest, with the processor seconds of each; what they are to the second does not matter.
 LONG_FILES = {
-    "experiment/test_runs_experiment.py": 50,
+    "experiment/test_runs_experiment.py": 55,
     "distributed/test_distributed.py": 50,
-    "cli/test_runs_cli.py": 45,
-    "experiment/test_pretrained_runs.py": 33,
+    "cli/test_runs_cli.py": 35,
+    "experiment/test_pretrained_runs.py": 25,
     "distributed/test_distributed_methods.py": 30,
-    "report/test_page.py": 18,
+    "report/test_page.py": 11,
     "methods/test_contract.py": 18,
     "studio/test_studio_server.py": 16,
     "bench/test_bench_scale.py": 16,
@@ -89,6 +87,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def one_thread() -> Iterator[None]:
     """One thread again after a test that asked for more."""
     yield
+    import torch
+
     torch.set_num_threads(1)
 
 
@@ -98,6 +98,8 @@ def _same_computation_everywhere(tmp_path_factory: pytest.TempPathFactory) -> It
 
     Some virtual machines announce tile registers (AMX) and then forbid them; oneDNN computes without them just as well.
     """
+    import torch
+
     os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE"
     # Not the user's cache folder, in which another run of the tests may write too. Matplotlib keeps its list of fonts.
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -116,7 +118,13 @@ def _same_computation_everywhere(tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 def pytest_collection_finish() -> None:
-    """From now on look for garbage again, among what tests make and not among the modules, and less often."""
+    """From now on look for garbage again, among what tests make and not among the modules, and less often.
+
+    Only workers come here. The process that hands out the tests does not need torch, so this file imports it late.
+    """
+    import torch
+
+    torch.set_num_threads(1)
     gc.freeze()
     gc.set_threshold(20_000, 10, 10)
     gc.enable()

@@ -5,11 +5,8 @@ So a test that sends the signal need not be quicker than the run, however busy t
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
@@ -19,17 +16,12 @@ from semco.config import Config, configure
 from semco.training.loop import Trainer
 from semco.training.signals import StopRequest
 from semco.types import Batch
+from tests.forked import Forked
 
-ROOT = Path(__file__).parents[2]
 
-
-def start_held(step: int, *arguments: object, small_demo: bool = False, **options: Any) -> subprocess.Popen[str]:
+def start_held(step: int, *arguments: object, small_demo: bool = False, cwd: Path | None = None) -> Forked:
     """Start ``semco`` with these arguments; its training waits after ``step`` steps until a signal comes."""
-    program = (
-        f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tests.cli.held import run; run({step}, {small_demo})"
-    )
-    command = [sys.executable, "-c", program, *map(str, arguments)]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **options)
+    return Forked(arguments, run, (step, small_demo), cwd)
 
 
 def run(step: int, small_demo: bool) -> None:

@@ -1,7 +1,7 @@
 """``semco train`` and ``semco resume``: kills and signals as real processes, bad input.
 
-A real process imports torch for seconds, so those commands that nothing interrupts run in the process of the tests;
-`test_a_killed_run_resumes_bit_for_bit` and others start and resume runs as processes of their own.
+A real process imports torch for seconds, so those commands that nothing interrupts run in the process of the tests,
+and those that a signal interrupts are forked from a process that has imported it.
 """
 
 from __future__ import annotations
@@ -28,14 +28,10 @@ from semco.errors import SemcoWarning
 from semco.run.folder import RunFolder
 from tests.cli.held import configure_small_demo, start_held
 from tests.cli.in_process import run_here
+from tests.forked import Forked
 
 WAIT = 240.0  # seconds until a process counts as hanging, on a machine that is busy with other work
 pytestmark = [pytest.mark.timeout(3 * WAIT), pytest.mark.usefixtures("plain_figures")]
-
-
-def semco(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "semco", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=WAIT, check=False, **options)
 
 
 @pytest.fixture
@@ -92,7 +88,7 @@ def test_a_folder_is_found_again_from_anywhere(config_file: Path, tmp_path: Path
     assert again.returncode == 0, again.stderr
 
 
-def wait_for_step(run: Path, step: int, process: subprocess.Popen[str]) -> None:
+def wait_for_step(run: Path, step: int, process: Forked) -> None:
     """Until a log line of that step or later is there; on a busy machine it takes minutes to import torch."""
     file, deadline = run / "metrics.jsonl", time.monotonic() + WAIT
     while time.monotonic() < deadline:
@@ -173,9 +169,7 @@ def test_a_signal_to_a_comparison_ends_its_runs(
     data, steps = tiny_values["data"]["source"], ["--steps", "100000", "--set", "training.log_every=5"]
     command = ["compare", data, "--methods", "supervised,pi_model", "--seeds", "0", "--out", tmp_path, *steps]
     small = ["--backbone", "wrn-10-1", "--batch-size", "8", "--set", "training.compile=off", "--labels-per-class", "4"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "semco", *map(str, (*command, *small))], stderr=subprocess.PIPE, text=True
-    )
+    process = Forked([*command, *small])
     run = tmp_path / "supervised-seed0"
     wait_for_step(run, 10, process)
     process.send_signal(number)

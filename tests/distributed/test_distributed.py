@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -21,7 +20,7 @@ from torch import Tensor, nn
 from semco.bench.scale import free_port
 from semco.config import Config, configure, merge
 from semco.data.batches import Batches
-from semco.distributed.launch import PRELOADED, launch
+from semco.distributed.launch import launch
 from semco.distributed.processes import (
     Processes,
     broadcast_from_main,
@@ -39,6 +38,7 @@ from semco.training.loop import Trainer
 from semco.training.signals import Interrupted
 from semco.training.statistics import Meters
 from tests.conftest import CLASSES
+from tests.forked import Forked, fork_server
 
 # Processes that import torch, on a busy machine.
 pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("no_page")]
@@ -51,8 +51,7 @@ PLAIN_VIEWS = {"flip": False, "pad": 0.0, "operations": 0, "cutout": 0.0}
 
 def in_processes(count: int, function: Callable[..., None], *arguments: object) -> None:
     """Call a function of this module in so many new processes that know of each other as torchrun says it."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([*PRELOADED, "tests.distributed.test_distributed"])  # and what it imports
+    context = fork_server()
     ports = [free_port() for _ in range(MOST_RUNS)]
     started = [context.Process(target=_child, args=(rank, count, ports, function, *arguments)) for rank in range(count)]
     for process in started:
@@ -357,17 +356,18 @@ def test_torchrun_starts_the_command_line(quick_values: dict[str, Any], tmp_path
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["steps"] == 12  # printed by one process only
     # The same once more, by our own command: the folder exists, which is reported once, in one sentence.
-    again = [sys.executable, *command(quick_values, tmp_path), "--processes", "2"]
-    refused = subprocess.run(again, capture_output=True, text=True, check=False)
+    _, _, *again = command(quick_values, tmp_path)
+    refused = Forked([*again, "--processes", "2"])
+    output, errors = refused.communicate(timeout=500)
     assert refused.returncode == 2
-    assert refused.stdout == ""
-    assert len(refused.stderr.splitlines()) == 1
-    assert "semco resume" in refused.stderr
+    assert output == ""
+    assert len(errors.splitlines()) == 1
+    assert "semco resume" in errors
 
 
 def test_a_signal_to_the_command_saves_and_keeps_its_exit_code(quick_values: dict[str, Any], tmp_path: Path) -> None:
-    long = [sys.executable, *command(quick_values, tmp_path, steps=100_000, log_every=1, compile="off")]
-    started = subprocess.Popen([*long, "--processes", "2"], stderr=subprocess.PIPE, text=True)
+    _, _, *long = command(quick_values, tmp_path, steps=100_000, log_every=1, compile="off")
+    started = Forked([*long, "--processes", "2"])
     metrics = tmp_path / "run" / "metrics.jsonl"
     while not metrics.exists() and started.poll() is None:
         time.sleep(0.05)

@@ -22,6 +22,7 @@ from semco.distributed.processes import Processes, process_group
 from semco.run.folder import RunFolder
 from semco.training.compiler.processes import list_processes
 from semco.training.signals import catch_signals
+from tests.forked import Forked
 
 pytestmark = pytest.mark.timeout(600)  # processes that import torch, on a busy machine
 
@@ -145,7 +146,7 @@ def alive(pids: set[int]) -> set[int]:
 
 def kill_command(command: list[str], run: Path) -> tuple[set[int], str]:
     """Start a command, kill it when it trains, and return its descendants, which have ended, and its errors."""
-    started = subprocess.Popen([sys.executable, "-m", "semco", *command], stderr=subprocess.PIPE, text=True)
+    started = Forked(command)
     while not (run / "metrics.jsonl").exists():
         assert started.poll() is None, started.communicate()
         time.sleep(0.05)
