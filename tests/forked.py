@@ -6,6 +6,7 @@ tested in tests/cli/test_signals_cli.py.
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -89,6 +90,7 @@ def _run(
     os.environ.update(environment)
     os.chdir(cwd)
     sys.argv = command
+    gc.enable()  # tests/conftest.py disables it
     multiprocessing.process._parent_process = None  # type: ignore[attr-defined]
     multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
     for number, name in enumerate(_STREAMS, start=1):
