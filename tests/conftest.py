@@ -179,7 +179,14 @@ def tiny_values(tiny_npz: Path, tiny_vectors: Path) -> dict[str, Any]:
         "labels": {"source": "matrix", "path": str(tiny_vectors), "eps": 0.3},
         "model": {"backbone": "wrn-10-1"},
         "augment": {"flip": False, "pad": 0.0, "operations": 1, "cutout": 0.25},
-        "training": {"steps": 12, "batch_size": 8, "mu": 2, "checkpoint_every": 4, "validate_every": 4, "device": "cpu"},
+        "training": {
+            "steps": 12,
+            "batch_size": 8,
+            "mu": 2,
+            "checkpoint_every": 4,
+            "validate_every": 4,
+            "device": "cpu",
+        },
     }
 
 

@@ -232,6 +232,21 @@ print(sorted(heavy & sys.modules.keys()), file=sys.stderr)
     assert done.stderr.strip() == "[]"
 
 
+def test_a_run_whose_reader_has_gone_is_saved(quick_values: dict[str, Any], tmp_path: Path) -> None:
+    """Its last checkpoint is of the step at which it noticed; no other is due before step 100,000."""
+    training = {"steps": 100_000, "log_every": 1, "compile": "off", "checkpoint_every": 100_000}
+    file, run = tmp_path / "config.yaml", tmp_path / "run"
+    file.write_text(yaml.safe_dump(merge(quick_values, {"training": training})))
+    command = [sys.executable, "-m", "semco", "train", "--config", file, "--out", run]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    assert process.stderr is not None
+    while not (run / "metrics.jsonl").exists() and process.poll() is None:
+        time.sleep(0.05)
+    process.stderr.close()
+    assert process.wait(WAIT) != 0
+    assert list((run / "checkpoints").glob("step-*.safetensors"))
+
+
 def test_output_into_a_closed_pipe_is_quiet() -> None:
     code = f"{sys.executable} -m semco recipes | head -1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=False, env=dict(os.environ))

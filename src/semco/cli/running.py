@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import shlex
+import signal
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from semco.errors import SemcoWarning, UserError
-from semco.training.signals import Interrupted
+from semco.training.signals import Interrupted, StopRequest
 
 if TYPE_CHECKING:
     from semco.run.result import RunResult
@@ -37,9 +38,22 @@ def is_main() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
+class StatusConsole(Console):
+    """A console on which a run prints; when nobody reads it any more, the run stops as by SIGTERM, after it was saved.
+
+    So the runs of a comparison that was killed lose nothing, whichever they notice first: its death or the closed pipe.
+    """
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        if not isinstance(signal.getsignal(signal.SIGTERM), StopRequest):  # no run has begun
+            super().on_broken_pipe()
+        signal.raise_signal(signal.SIGTERM)
+
+
 def status_console() -> Console:
     """Return the console for status messages; only one of several processes prints."""
-    return Console(stderr=True, soft_wrap=True, quiet=not is_main())
+    return StatusConsole(stderr=True, soft_wrap=True, quiet=not is_main())
 
 
 def exit_code(command: Callable[..., None], *arguments: object) -> int:
