@@ -38,11 +38,8 @@ from semco.labels.store import VectorStore
 
 SHARED, DIRECT, LOOKS = 0.35, 0.15, 0.8  # weights; a cosine has weight 1
 IN_PART, BOTH_IN_PART = 0.8, 0.5  # knowledge of a pair with a name, or two, of which only a part is known
-BESIDE_CAPTIONS, CAPTIONS, OFFSET = (
-    0.7,
-    1.6,
-    -0.35,
-)  # where captions know both names: all else, their cosine, a constant
+# Where captions know both names: the weight of all else, that of their cosine, and a constant.
+BESIDE_CAPTIONS, CAPTIONS, OFFSET = 0.7, 1.6, -0.35
 NEIGHBOURS = 10  # frequent terms whose mean cosine is a term's density
 MOST_CLASSES = 2_000  # with more classes, tables of all pairs (and of all pairs of senses) would take gigabytes
 SAME_TERM = 0.999  # a cosine above this is the term itself
