@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -124,8 +125,9 @@ class Server:
         self._thread.join()
 
 
-def prepare(_folder: Path) -> None:
-    """Make every connection of the package give up after a short time."""
+@cache
+def be_impatient() -> None:
+    """Make every connection of this process, which is a worker of this attack alone, give up after a short time."""
     original = socket.create_connection
 
     def impatient(address: Any, *arguments: Any, **named: Any) -> socket.socket:
@@ -136,6 +138,7 @@ def prepare(_folder: Path) -> None:
 
 
 def case(case: Case) -> str:
+    be_impatient()
     random = case.random
     script, whole_is_knowable = make_script(random)
     known = random.choice(({}, {"size": len(DATA)}, {"size": len(DATA), "sha256": DIGEST}, {"sha256": DIGEST}))
@@ -234,4 +237,4 @@ def make_script(random: Random) -> tuple[list[bytes | float | str], bool]:
     return random.choice(scripts)
 
 
-ATTACK = Attack("downloads", cases=500, minutes=1, case=case, prepare=prepare, limit=12)
+ATTACK = Attack("downloads", cases=500, minutes=1, case=case, limit=12)
