@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,7 +61,7 @@ class Evidence:
     captions: Square  # (K, K) cosine by the captions of photos, NaN where they do not know both
     reasons: Mapping[tuple[int, int], str] = field(default_factory=dict)  # of related classes i < j, for people
 
-    @property
+    @cached_property
     def total(self) -> Square:
         """The evidence (K, K)."""
         about_things = self.relation + SHARED * self.shared + DIRECT * self.direct + LOOKS * self.looks

@@ -20,7 +20,7 @@ def score(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Measure a store: on CIFAR-100's class names, and on two lists of names that look alike."""
+    """Measure a store: on CIFAR-100's class names, and on three lists of names that look alike."""
     from dataclasses import asdict
 
     from semco.labels.look_alikes import FILES, agreement
