@@ -6,6 +6,7 @@ import gc
 import importlib.util
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
@@ -81,6 +82,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         del short[:missing]
     queues[-1] += short
     items[:] = [item for queue in queues for item in queue]
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """One process that forks others is enough for all workers; they inherit its address (tests/forking)."""
+    if session.config.getoption("numprocesses", None):
+        from tests.forking import start_server
+
+        start_server()
+
+
+@pytest.fixture
+def forked_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that the package starts with Python need not import it."""
+    from tests.forking import forked_python
+
+    monkeypatch.setattr(sys, "executable", forked_python())
 
 
 @pytest.fixture(autouse=True)

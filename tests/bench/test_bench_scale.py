@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from semco.bench.scale import (
     AXES,
     TINY,
@@ -53,6 +55,7 @@ def test_an_axis_changes_only_its_own_field() -> None:
     assert Axis("processes", "processes", (2,)).setting(TINY, 2) == TINY
 
 
+@pytest.mark.usefixtures("forked_processes")
 def test_one_and_two_processes_are_measured() -> None:
     rows = measure(TINY_AXES[-1], TINY, threads=2, repeats=1)
     assert [r["size"] for r in rows] == [1, 2]

@@ -5,6 +5,7 @@ So a test that sends the signal need not be quicker than the run, however busy t
 
 from __future__ import annotations
 
+import subprocess
 import time
 from pathlib import Path
 
@@ -16,12 +17,14 @@ from semco.config import Config, configure
 from semco.training.loop import Trainer
 from semco.training.signals import StopRequest
 from semco.types import Batch
-from tests.forked import Forked
+from tests.forking import start_python
 
 
-def start_held(step: int, *arguments: object, small_demo: bool = False, cwd: Path | None = None) -> Forked:
+def start_held(
+    step: int, *arguments: object, small_demo: bool = False, cwd: Path | None = None
+) -> subprocess.Popen[str]:
     """Start ``semco`` with these arguments; its training waits after ``step`` steps until a signal comes."""
-    return Forked(arguments, run, (step, small_demo), cwd)
+    return start_python("-c", f"from {__name__} import run; run({step}, {small_demo})", *arguments, cwd=cwd)
 
 
 def run(step: int, small_demo: bool) -> None:

@@ -28,7 +28,7 @@ from semco.errors import SemcoWarning
 from semco.run.folder import RunFolder
 from tests.cli.held import configure_small_demo, start_held
 from tests.cli.in_process import run_here
-from tests.forked import Forked
+from tests.forking import forked_python, start_semco
 
 WAIT = 240.0  # seconds until a process counts as hanging, on a machine that is busy with other work
 pytestmark = [pytest.mark.timeout(3 * WAIT), pytest.mark.usefixtures("plain_figures")]
@@ -88,7 +88,7 @@ def test_a_folder_is_found_again_from_anywhere(config_file: Path, tmp_path: Path
     assert again.returncode == 0, again.stderr
 
 
-def wait_for_step(run: Path, step: int, process: Forked) -> None:
+def wait_for_step(run: Path, step: int, process: subprocess.Popen[str]) -> None:
     """Until a log line of that step or later is there; on a busy machine it takes minutes to import torch."""
     file, deadline = run / "metrics.jsonl", time.monotonic() + WAIT
     while time.monotonic() < deadline:
@@ -169,7 +169,7 @@ def test_a_signal_to_a_comparison_ends_its_runs(
     data, steps = tiny_values["data"]["source"], ["--steps", "100000", "--set", "training.log_every=5"]
     command = ["compare", data, "--methods", "supervised,pi_model", "--seeds", "0", "--out", tmp_path, *steps]
     small = ["--backbone", "wrn-10-1", "--batch-size", "8", "--set", "training.compile=off", "--labels-per-class", "4"]
-    process = Forked([*command, *small])
+    process = start_semco(*command, *small)
     run = tmp_path / "supervised-seed0"
     wait_for_step(run, 10, process)
     process.send_signal(number)
@@ -237,7 +237,7 @@ def test_a_run_whose_reader_has_gone_is_saved(quick_values: dict[str, Any], tmp_
     training = {"steps": 100_000, "log_every": 1, "compile": "off", "checkpoint_every": 100_000}
     file, run = tmp_path / "config.yaml", tmp_path / "run"
     file.write_text(yaml.safe_dump(merge(quick_values, {"training": training})))
-    command = [sys.executable, "-m", "semco", "train", "--config", file, "--out", run]
+    command = [forked_python(), "-m", "semco", "train", "--config", file, "--out", run]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     assert process.stderr is not None
     while not (run / "metrics.jsonl").exists() and process.poll() is None:

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -25,6 +24,7 @@ from semco.data.storage import pixel_cache
 from semco.data.storage.chunks import PROGRESS
 from semco.data.storage.mapped import is_mapped
 from semco.errors import UserError
+from tests.forking import forked_python
 
 SIZE = 8
 IMAGES = 7  # of each class; with three rows per chunk the last chunk is short
@@ -270,7 +270,7 @@ def test_processes_that_start_together_make_one_file(
     monkeypatch.setenv("XDG_CACHE_HOME", str(home / "cache"))
     moved = photos.rename(home / "photos")
     readers = [
-        subprocess.Popen([sys.executable, "-c", READER, str(moved)], stdout=subprocess.PIPE, text=True)
+        subprocess.Popen([forked_python(), "-c", READER, str(moved)], stdout=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
     assert [reader.stdout.readline() for reader in readers if reader.stdout] == ["ready\n", "ready\n"]

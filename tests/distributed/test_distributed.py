@@ -7,7 +7,6 @@ import math
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,8 +15,8 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.distributed import TCPStore
 
-from semco.bench.scale import free_port
 from semco.config import Config, configure, merge
 from semco.data.batches import Batches
 from semco.distributed.launch import launch
@@ -38,13 +37,13 @@ from semco.training.loop import Trainer
 from semco.training.signals import Interrupted
 from semco.training.statistics import Meters
 from tests.conftest import CLASSES
-from tests.forked import Forked, fork_server
+from tests.forking import fork_server, forked_python, start_semco
 
 # Processes that import torch, on a busy machine.
 pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("no_page")]
 METHODS = ("supervised", "fixmatch", "semco", "semco_plus")
-MOST_RUNS = 30  # of one group of processes, each of which meets at a port of its own
-_ports: list[int] = []  # free ones, in a new process
+# One store for all meetings of a group of processes, each of which is the next restart for it.
+AGENT = {"TORCHELASTIC_USE_AGENT_STORE": True, "TORCHELASTIC_RESTART_COUNT": 0}
 # Views that nothing random changes: then images per step are all that the number of processes could touch.
 PLAIN_VIEWS = {"flip": False, "pad": 0.0, "operations": 0, "cutout": 0.0}
 
@@ -52,8 +51,11 @@ PLAIN_VIEWS = {"flip": False, "pad": 0.0, "operations": 0, "cutout": 0.0}
 def in_processes(count: int, function: Callable[..., None], *arguments: object) -> None:
     """Call a function of this module in so many new processes that know of each other as torchrun says it."""
     context = fork_server()
-    ports = [free_port() for _ in range(MOST_RUNS)]
-    started = [context.Process(target=_child, args=(rank, count, ports, function, *arguments)) for rank in range(count)]
+    # As torchrun does, whose processes need not wait until one of them has opened the store.
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    started = [
+        context.Process(target=_child, args=(rank, count, store.port, function, *arguments)) for rank in range(count)
+    ]
     for process in started:
         process.start()
     for process in started:
@@ -61,11 +63,9 @@ def in_processes(count: int, function: Callable[..., None], *arguments: object) 
     assert [process.exitcode for process in started] == [0] * count
 
 
-def _child(rank: int, count: int, ports: list[int], function: Callable[..., None], *arguments: object) -> None:
-    values = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": count, "MASTER_ADDR": "127.0.0.1"}
-    os.environ |= {name: str(value) for name, value in values.items()}
-    _ports[:] = ports
-    _meet_at_next_port()
+def _child(rank: int, count: int, port: int, function: Callable[..., None], *arguments: object) -> None:
+    values = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": count, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    os.environ |= {name: str(value) for name, value in (values | AGENT).items()}
     torch.set_num_threads(1)
     session.write_report = lambda *_: Path()  # as the fixture `no_page` does in the process of the tests
     function(*arguments)
@@ -73,8 +73,8 @@ def _child(rank: int, count: int, ports: list[int], function: Callable[..., None
     os._exit(0)
 
 
-def _meet_at_next_port() -> None:
-    os.environ["MASTER_PORT"] = str(_ports.pop())
+def _meet_again() -> None:
+    os.environ["TORCHELASTIC_RESTART_COUNT"] = str(int(os.environ["TORCHELASTIC_RESTART_COUNT"]) + 1)
 
 
 def config_of(values: dict[str, Any], method: str, **over: Any) -> Config:
@@ -139,7 +139,7 @@ def assert_equal(one: Path, two: Path) -> None:
 def train_all(runs: dict[str, str]) -> None:
     for out, config in runs.items():
         train(Config.from_yaml(config), out)
-        _meet_at_next_port()
+        _meet_again()
 
 
 def test_two_processes_compute_what_one_does(tiny_values: dict[str, Any], tmp_path: Path) -> None:
@@ -329,7 +329,7 @@ def dying(config: str, out: str) -> int:
 
 
 def launch_dying(config: str, out: str) -> None:
-    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", *AGENT):
         del os.environ[name]
     assert launch(2, dying, config, out) == 0
 
@@ -351,13 +351,13 @@ def command(values: dict[str, Any], folder: Path, **training: Any) -> list[str]:
 
 
 def test_torchrun_starts_the_command_line(quick_values: dict[str, Any], tmp_path: Path) -> None:
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    torchrun = [forked_python(), "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run([*torchrun, *command(quick_values, tmp_path)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["steps"] == 12  # printed by one process only
     # The same once more, by our own command: the folder exists, which is reported once, in one sentence.
     _, _, *again = command(quick_values, tmp_path)
-    refused = Forked([*again, "--processes", "2"])
+    refused = start_semco(*again, "--processes", "2")
     output, errors = refused.communicate(timeout=500)
     assert refused.returncode == 2
     assert output == ""
@@ -367,7 +367,7 @@ def test_torchrun_starts_the_command_line(quick_values: dict[str, Any], tmp_path
 
 def test_a_signal_to_the_command_saves_and_keeps_its_exit_code(quick_values: dict[str, Any], tmp_path: Path) -> None:
     _, _, *long = command(quick_values, tmp_path, steps=100_000, log_every=1, compile="off")
-    started = Forked([*long, "--processes", "2"])
+    started = start_semco(*long, "--processes", "2")
     metrics = tmp_path / "run" / "metrics.jsonl"
     while not metrics.exists() and started.poll() is None:
         time.sleep(0.05)

@@ -22,7 +22,7 @@ from semco.distributed.processes import Processes, process_group
 from semco.run.folder import RunFolder
 from semco.training.compiler.processes import list_processes
 from semco.training.signals import catch_signals
-from tests.forked import Forked
+from tests.forking import stands_for, start_semco
 
 pytestmark = pytest.mark.timeout(600)  # processes that import torch, on a busy machine
 
@@ -136,6 +136,7 @@ def descendants(pid: int) -> set[int]:
     processes, found = list(list_processes()), [pid]
     for each in found:  # grows
         found += [process.pid for process in processes if process.parent == each]
+        found += [pid for pid in [stands_for(each)] if pid is not None]
     return set(found[1:])
 
 
@@ -146,7 +147,7 @@ def alive(pids: set[int]) -> set[int]:
 
 def kill_command(command: list[str], run: Path) -> tuple[set[int], str]:
     """Start a command, kill it when it trains, and return its descendants, which have ended, and its errors."""
-    started = Forked(command)
+    started = start_semco(*command)
     while not (run / "metrics.jsonl").exists():
         assert started.poll() is None, started.communicate()
         time.sleep(0.05)

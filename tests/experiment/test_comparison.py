@@ -159,6 +159,7 @@ def test_bad_seeds(text: str) -> None:
         parse_seeds(text)
 
 
+@pytest.mark.usefixtures("forked_processes")
 def test_finished_cells_are_skipped_and_failed_ones_stop_nothing(quick_values: dict[str, Any], tmp_path: Path) -> None:
     short = merge(quick_values, {"training": {"steps": 2}})
     good = make_cells(["supervised"], [0, 1], tmp_path, short)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.export.chromium import PROGRAM, Browser
+from tests.forking import forked_python
 from tests.studio.studio_server import Studio, copy_fruit
 from tests.studio.test_studio_browser import go, show
 from tests.studio.test_studio_server import CLASSES, SETTINGS
@@ -78,7 +80,8 @@ def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
     folder = tmp_path_factory.mktemp("studio")
     photos = copy_fruit(folder / "photos", CLASSES, 6)
     settings = ("training.steps=3", *(each for each in SETTINGS if "steps" not in each))
-    with Studio(photos, folder / "project", CLASSES, settings) as started:
+    with pytest.MonkeyPatch.context() as patch, Studio(photos, folder / "project", CLASSES, settings) as started:
+        patch.setattr(sys, "executable", forked_python())
         for number, label in ((0, 1), (1, 1), (6, 2), (7, 2), (12, 3), (13, 3)):
             started.project.label([number], label, "a", None)
         started.ask("/api/training", {"action": "start", "start": "scratch"})

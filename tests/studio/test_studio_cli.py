@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from tests.cli.in_process import run_here
+from tests.forking import forked_python
 from tests.studio.studio_server import copy_fruit
 
 
@@ -59,7 +59,7 @@ def test_the_demo_shows_bundled_photos(tmp_path: Path, shown: list[str]) -> None
 
 def test_ctrl_c_ends_the_studio(tmp_path: Path) -> None:
     copy_fruit(tmp_path / "photos", ("orange",), 1)
-    command = [sys.executable, "-m", "semco", "studio", "photos", "--no-browser"]
+    command = [forked_python(), "-m", "semco", "studio", "photos", "--no-browser"]
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     while "open http" not in (line := process.stderr.readline()):

@@ -185,6 +185,7 @@ def test_a_project_is_open_once(tmp_path: Path) -> None:
         Project(photos, photos / "project")
 
 
+@pytest.mark.usefixtures("forked_processes")
 def test_a_round_is_trained_stopped_resumed_and_used(tmp_path: Path) -> None:
     """Train in a process of its own, stop it, resume it, read its answers, predict a photo, sort all photos."""
     photos = copy_fruit(tmp_path / "photos", CLASSES, 5)
