@@ -197,10 +197,10 @@ def tiny_values(tiny_npz: Path, tiny_vectors: Path) -> dict[str, Any]:
         "model": {"backbone": "wrn-10-1"},
         "augment": {"flip": False, "pad": 0.0, "operations": 1, "cutout": 0.25},
         "training": {
-            "steps": 12,
+            "steps": 8,
             "batch_size": 8,
             "mu": 2,
-            "checkpoint_every": 4,
+            "checkpoint_every": 3,
             "validate_every": 4,
             "device": "cpu",
         },
@@ -236,3 +236,23 @@ def no_page(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """Runs write no page, which takes half of the time of a tiny run; for tests that change nothing of it."""
     if "page" not in request.fixturenames:
         monkeypatch.setattr("semco.experiment.session.write_report", lambda *_: None)
+
+
+@pytest.fixture(scope="module")
+def each_probe_is_fitted_once() -> Iterator[None]:
+    """Runs with the same labelled features share their probe, which takes half of the time of such a run to fit."""
+    from torch import Tensor
+
+    from semco.evaluation.probe import Probe, fit_probe
+
+    fitted: dict[tuple[object, ...], Probe] = {}
+
+    def fit(features: Tensor, class_ids: Tensor, num_classes: int) -> Probe:
+        key = features.shape, features.numpy().tobytes(), tuple(class_ids.tolist()), num_classes
+        if key not in fitted:
+            fitted[key] = fit_probe(features, class_ids, num_classes)
+        return fitted[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("semco.experiment.model.fit_probe", fit)
+        yield

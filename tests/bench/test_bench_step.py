@@ -149,6 +149,7 @@ def test_ratios_match_the_times(monkeypatch: pytest.MonkeyPatch) -> None:
     assert measured["compiled"]["break_even_steps"] == 0
 
 
+@pytest.mark.usefixtures("forked_processes")
 def test_a_worker_trains_one_step_at_a_time(tmp_path: Path) -> None:
     measured = measure_in_turns({"one": QUICK}, repeats=1, threads=1)["one"]
     assert measured["loss"] == pytest.approx(losses(QUICK, tmp_path, 1)[0], abs=1e-4)
@@ -177,6 +178,7 @@ def test_an_unknown_backbone_fails_where_it_is_measured(monkeypatch: pytest.Monk
         time_parts(broken, repeats=1)
 
 
+@pytest.mark.usefixtures("forked_processes")
 def test_the_percentages_of_a_profile_add_up() -> None:
     measured = profile(QUICK, threads=1, repeats=1)
     parts = measured["parts_ms"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from sklearn.linear_model import LogisticRegression
-from torch import Tensor
 
 from semco.config import Config, ModelConfig, configure, merge
 from semco.data.sources import load
 from semco.errors import UserError
 from semco.evaluation.model_file import load_model
-from semco.evaluation.probe import STRENGTHS, Probe, fit_embedding, fit_probe
+from semco.evaluation.probe import STRENGTHS, fit_embedding
 from semco.evaluation.results import image_batches
 from semco.experiment import resume, train
 from semco.experiment.cross_validation import Comparison
@@ -30,7 +29,7 @@ from semco.training.loop import Trainer
 from semco.training.observer import NullObserver
 from tests.experiment.same_runs import assert_same_run, weights_of
 
-pytestmark = pytest.mark.usefixtures("no_page")
+pytestmark = pytest.mark.usefixtures("no_page", "each_probe_is_fitted_once")
 MODES = ["all", "top", "heads"]
 NO_VALIDATION = {"validation": "none"}
 # The tensors of wrn-10-1 below its last stage.
@@ -74,22 +73,6 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     monkeypatch.setattr("semco.experiment.model.cache_folder", lambda _: folder)
     return folder
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _each_probe_is_fitted_once() -> Iterator[None]:
-    """Runs with the same labelled features share their probe, which takes half of the time of such a run to fit."""
-    fitted: dict[tuple[object, ...], Probe] = {}
-
-    def fit(features: Tensor, class_ids: Tensor, num_classes: int) -> Probe:
-        key = features.shape, features.numpy().tobytes(), tuple(class_ids.tolist()), num_classes
-        if key not in fitted:
-            fitted[key] = fit_probe(features, class_ids, num_classes)
-        return fitted[key]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("semco.experiment.model.fit_probe", fit)
-        yield
 
 
 @pytest.fixture

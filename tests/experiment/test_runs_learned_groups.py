@@ -48,7 +48,7 @@ def read(file: Path) -> dict[str, Any]:
 @pytest.mark.parametrize("kind", METHODS)
 def test_a_crashed_run_resumes_with_its_groups(tiny_values: dict[str, Any], tmp_path: Path, kind: str) -> None:
     """Groups may change at steps 3, 6 and 9; checkpoints are written after steps 3, 6, 9 (before that) and 12."""
-    values = merge(tiny_values, {"training": {"checkpoint_every": 3, "log_every": 2}})
+    values = merge(tiny_values, {"training": {"steps": 12, "checkpoint_every": 3, "log_every": 2}})
     config = config_of(values, METHODS[kind])
     train(config, tmp_path / "whole")
     with pytest.raises(RuntimeError, match="crash"):
@@ -63,7 +63,7 @@ def test_a_crashed_run_resumes_with_its_groups(tiny_values: dict[str, Any], tmp_
     assert labels[0]["changes"], "a test in which no group changes says nothing"
 
 
-@pytest.mark.usefixtures("easily_changed")
+@pytest.mark.usefixtures("easily_changed", "plain_figures")
 def test_the_groups_at_the_end_are_those_of_evaluation_and_report(
     tiny_values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,7 +48,7 @@ def finished(values: dict[str, Any], run: Path) -> RunResult:
 
 def interrupted(values: dict[str, Any], run: Path) -> None:
     """Put a run into the folder that stopped after its second checkpoint."""
-    _copy("interrupted", values, run, lambda path: _stop_at(9, values, path))
+    _copy("interrupted", values, run, lambda path: _stop_at(7, values, path))
 
 
 def interrupted_early(values: dict[str, Any], run: Path) -> None:

@@ -32,7 +32,7 @@ def main() -> None:
 
     for number in FORWARDED:
         signal.signal(number, forward)
-    code = int(answers.readline())
+    code = int(answers.readline() or 1)  # or the server ends with the tests, before a process that serves them
     if code < 0:
         if -code in FORWARDED:
             signal.signal(-code, signal.SIG_DFL)

@@ -25,6 +25,7 @@ from semco.distributed.launch import PRELOADED
 MODULES = (
     *PRELOADED,
     "matplotlib.figure",
+    "pytest",
     "scipy.optimize",
     "semco.bench.worker",
     "semco.cli.main",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
+import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +66,16 @@ every_family = pytest.mark.parametrize("family", FAMILIES)
 
 
 def save_model(folder: Path, family: str, **fields: Any) -> nn.Module:
-    """Save a tiny model with random weights, none of them at its initial constant, and return it."""
+    """Put a tiny model with random weights, none of them at its initial constant, into a folder, and return it."""
+    model, files = _model(family, **fields)
+    folder.mkdir(exist_ok=True)
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return copy.deepcopy(model)  # some remember the size of their images
+
+
+@cache
+def _model(family: str, **fields: Any) -> tuple[nn.Module, dict[str, bytes]]:
     kind, values = TINY[family]
     torch.manual_seed(0)
     model: Any = getattr(transformers, FAMILIES[family].model)(getattr(transformers, kind)(**{**values, **fields}))
@@ -73,9 +84,10 @@ def save_model(folder: Path, family: str, **fields: Any) -> nn.Module:
             nn.init.kaiming_normal_(tensor, mode="fan_in")
         elif tensor.is_floating_point():
             tensor.add_(0.05 * torch.rand_like(tensor))
-    model.save_pretrained(folder)
-    (folder / "preprocessor_config.json").write_text(json.dumps(PROCESSOR), encoding="utf-8")
-    return model.eval()  # type: ignore[no-any-return]
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        files = {file.name: file.read_bytes() for file in Path(folder).iterdir()}
+    return model.eval(), files | {"preprocessor_config.json": json.dumps(PROCESSOR).encode()}
 
 
 def config_of(folder: Path, **fields: Any) -> ModelConfig:

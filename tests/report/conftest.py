@@ -71,8 +71,8 @@ def _pseudo(key: str, done: float, head: int, noise: np.random.Generator) -> dic
 def fake_images(truth: np.ndarray, size: int = 28) -> torch.Tensor:
     """Return grey images, one pattern per class."""
     rows, columns = np.mgrid[:size, :size] / (size - 1)
-    images = [np.clip(np.sin((t + 2) * rows * 3) * np.cos((t % 4 + 1) * columns * 3), 0, 1) * 255 for t in truth]
-    return torch.tensor(np.stack(images)[:, None], dtype=torch.uint8)
+    patterns = [np.sin((t + 2) * rows * 3) * np.cos((t % 4 + 1) * columns * 3) for t in range(truth.max() + 1)]
+    return torch.tensor(np.stack(patterns).clip(0, 1)[truth, None] * 255, dtype=torch.uint8)
 
 
 def fake_scores(truth: np.ndarray, accuracy: float, groups: tuple[int, ...], seed: int) -> np.ndarray:

@@ -59,6 +59,7 @@ def _page(runs: list[Path], out: Path) -> tuple[Page, str]:
     return Page(text), text
 
 
+@pytest.mark.usefixtures("plain_figures")
 def test_a_finished_run_shows_every_section(make_run, tmp_path: Path) -> None:
     page, text = _page([make_run("semco"), make_run("supervised")], tmp_path / "report.html")
     for heading in (
@@ -78,6 +79,7 @@ def test_a_finished_run_shows_every_section(make_run, tmp_path: Path) -> None:
     assert "40 labels (4 per class)" in text
 
 
+@pytest.mark.usefixtures("plain_figures")
 def test_statistics_of_pseudo_labels_are_in_the_report(make_run, tmp_path: Path) -> None:
     """Class 0 is retained once in two images, correctly; all others never; the heads never disagree."""
     run, heads = make_run("semco"), ("one_hot", "semantic", "ensemble")
@@ -118,6 +120,7 @@ def test_validation_images_do_not_count_as_labels(
     assert f"trained with {phrase}" in _page([run], tmp_path / "report.html")[1]
 
 
+@pytest.mark.usefixtures("plain_figures")
 def test_unknown_values_are_left_out(make_run, tmp_path: Path) -> None:
     """The true classes of the pool are unknown, and the test images have no mistakes."""
     run = make_run("semco")
@@ -132,6 +135,7 @@ def test_unknown_values_are_left_out(make_run, tmp_path: Path) -> None:
     assert "None: every test image was classified correctly." in text
 
 
+@pytest.mark.usefixtures("plain_figures")
 def test_methods_are_compared_by_error_over_steps_and_over_seconds(make_run, tmp_path: Path) -> None:
     _, several = _page([make_run("semco"), make_run("fixmatch")], tmp_path / "several.html")
     assert "Validation error (training step)" in several
@@ -171,6 +175,7 @@ def test_the_main_run_is_not_the_baseline(make_run, tmp_path: Path) -> None:
     assert "For comparison: Supervised baseline" in text
 
 
+@pytest.mark.usefixtures("plain_figures")
 def test_an_interrupted_run_is_marked_and_shows_its_curves(make_run, tmp_path: Path) -> None:
     page, text = _page([make_run("semco", killed_at=340)], tmp_path / "report.html")
     assert "its log ends at step 340 of 1,000" in text
@@ -180,6 +185,7 @@ def test_an_interrupted_run_is_marked_and_shows_its_curves(make_run, tmp_path: P
     assert "<h2>Mistakes" not in text
 
 
+@pytest.mark.usefixtures("plain_figures")
 @pytest.mark.parametrize("missing", ["labels.json", "metrics.jsonl", "result.json", "evaluation.json"])
 def test_any_file_may_be_missing(make_run, tmp_path: Path, missing: str) -> None:
     folder = make_run("semco")

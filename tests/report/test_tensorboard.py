@@ -75,4 +75,4 @@ def test_a_run_is_followed_from_its_files(recorded: tuple[Path, Recorder], tmp_p
     follower.join(120)
     assert not follower.is_alive()
     assert [line["step"] for line in seen.lines] == [line["step"] for line in recorder.lines]
-    assert seen.starts == [(0, 12)]
+    assert seen.starts == [(0, 8)]

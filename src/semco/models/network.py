@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -110,8 +111,16 @@ def build_backbone(
 
 def inspect_backbone(config: ModelConfig, in_channels: int, image_size: int) -> Backbone:
     """Return the backbone on torch's meta device, without memory or weights: sizes, mean, std and layers are right."""
+    is_in_files = config.backbone.startswith(PREFIX)  # which may change
+    return (_on_meta if is_in_files else _on_meta_once)(config, in_channels, image_size)
+
+
+def _on_meta(config: ModelConfig, in_channels: int, image_size: int) -> Backbone:
     with torch.device("meta"):
         return build_backbone(config, in_channels, image_size, saved={})
+
+
+_on_meta_once = lru_cache(maxsize=16)(_on_meta)  # a run asks several times
 
 
 def feature_size(config: ModelConfig, in_channels: int, image_size: int) -> int:
