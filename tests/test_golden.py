@@ -1,4 +1,4 @@
-"""Losses of short seeded runs, written down once: a refactoring must give the same numbers.
+"""A short seeded run of every method: its losses were written down once, it survives a crash, and it has a page.
 
 ``python tests/test_golden.py`` writes them anew, for a change that is meant to change them.
 """
@@ -8,6 +8,9 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+from collections.abc import Callable
+from functools import cache
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +18,12 @@ import numpy as np
 import pytest
 import torch
 
-from semco.config import configure
-from semco.data.datasets import Dataset
-from semco.experiment import train
+from semco.config import Config, configure
+from semco.experiment import resume, train
 from semco.methods import Method
+from semco.report import write_report
 from semco.run.folder import RunFolder
+from tests.experiment.same_runs import StopAt, assert_same_run
 
 GOLDEN = Path(__file__).parent / "golden_losses.json"
 # Thresholds that a network of five steps reaches, so that every loss term counts.
@@ -50,34 +54,72 @@ TOLERANCE = 2e-3
 SILENT = {"semco_plus": {"loss/fairness_semantic"}}
 
 
-def losses_of(method: str, folder: Path) -> list[dict[str, float]]:
-    """Every loss term of five steps on noise."""
+def config_of(method: str, folder: Path) -> Config:
+    """The configuration of five steps on noise, which is put into the folder."""
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(0, 256, (60, 3, 16, 16), generator=generator, dtype=torch.uint8)
-    labels = torch.arange(60) % 3
-    vectors = folder / "vectors.npy"
+    data, vectors = folder / "noise.npz", folder / "vectors.npy"
+    names = np.array(["dog", "cat", "ship"])
+    np.savez(data, x_train=images.permute(0, 2, 3, 1).numpy(), y_train=np.arange(60) % 3, class_names=names)
     np.save(vectors, np.array([[1, 0.2, 0], [1, -0.2, 0], [0, 0, 1]], dtype=np.float32))
     values: dict[str, Any] = {
-        "data": {"labels_per_class": 5},
+        "data": {"source": str(data), "labels_per_class": 5},
         "labels": {"source": "matrix", "path": str(vectors), "eps": 0.2},
         "model": {"backbone": "wrn-10-1"},
         "method": CASES[method],
-        "training": {"steps": 5, "batch_size": 8, "mu": 2, "log_every": 1, "device": "cpu"},
+        "training": {"steps": 5, "batch_size": 8, "mu": 2, "log_every": 1, "checkpoint_every": 3, "device": "cpu"},
     }
-    data = Dataset("noise", images, labels, ("dog", "cat", "ship"))
-    train(configure(options=values), folder / "run", dataset=data)
-    lines = RunFolder(folder / "run").metrics()
-    return [{name: line[name] for name in line if name.startswith("loss")} for line in lines]
+    return configure(options=values)
 
 
-@pytest.mark.usefixtures("no_page")  # tests/experiment writes one for every method
+def losses_of(run: Path) -> list[dict[str, float]]:
+    """Every loss term of the steps of a run."""
+    return [{name: line[name] for name in line if name.startswith("loss")} for line in RunFolder(run).metrics()]
+
+
+@pytest.fixture(scope="module")
+def whole_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The folder of a run of a method, which is trained once."""
+
+    @cache
+    def trained(method: str) -> Path:
+        folder = tmp_path_factory.mktemp(method)
+        train(config_of(method, folder), folder / "run")
+        return folder / "run"
+
+    return trained
+
+
+@pytest.mark.usefixtures("no_page")
 @pytest.mark.parametrize("method", CASES)
-def test_the_losses_are_what_they_were(method: str, tmp_path: Path) -> None:
+def test_the_losses_are_what_they_were(method: str, whole_run: Callable[[str], Path]) -> None:
     expected = json.loads(GOLDEN.read_text())[method]
-    measured = losses_of(method, tmp_path)
+    measured = losses_of(whole_run(method))
     assert len(measured) == len(expected) == 5
     for mine, golden in zip(measured, expected, strict=True):
         assert mine == pytest.approx(golden, rel=TOLERANCE, abs=TOLERANCE)
+
+
+@pytest.mark.usefixtures("no_page")
+@pytest.mark.parametrize("method", CASES)
+def test_a_crashed_run_resumes_as_if_nothing_had_happened(method: str, whole_run: Callable[[str], Path]) -> None:
+    """In the middle of a pass over the images, with every loss term at work."""
+    whole = whole_run(method)
+    broken = whole.with_name("broken")
+    with pytest.raises(RuntimeError, match="crash"):
+        train(RunFolder(whole).config(), broken, StopAt(4))
+    assert [path.name[-14:-12] for path in broken.glob("checkpoints/*")] == ["03"]
+    resume(broken)
+    assert_same_run(whole, broken)
+
+
+@pytest.mark.usefixtures("page")
+@pytest.mark.parametrize("method", CASES)
+def test_the_page_of_a_run_is_written(method: str, whole_run: Callable[[str], Path]) -> None:
+    run = whole_run(method)
+    write_report([run], run / "report.html")
+    title = Method.registry[method].title.partition(" (")[0]
+    assert f"<h1>{title} on noise.npz</h1>" in unescape((run / "report.html").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("method", CASES)
@@ -93,7 +135,9 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as scratch:
         fresh = {}
         for name in CASES:
-            (Path(scratch) / name).mkdir()
-            fresh[name] = losses_of(name, Path(scratch) / name)
+            place = Path(scratch, name)
+            place.mkdir()
+            train(config_of(name, place), place / "run")
+            fresh[name] = losses_of(place / "run")
         GOLDEN.write_text(json.dumps(fresh, indent=1) + "\n")
         sys.stdout.write(f"wrote {GOLDEN}\n")

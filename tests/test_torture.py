@@ -87,7 +87,7 @@ def case(case):
         bytearray(1 << 30)
     return "right"
 
-attack = Attack("broken", cases=12, minutes=5, case=case, limit=1.5)
+attack = Attack("broken", cases=12, minutes=5, case=case, limit=0.8)
 print(json.dumps(run_attack(attack, Path(sys.argv[1]), 3, range(12), time.monotonic() + 240).as_dict()))
 """
 

@@ -66,7 +66,7 @@ def test_the_command_that_resumes_is_complete() -> None:
 
 
 @needs_weights
-@pytest.mark.usefixtures("each_probe_is_fitted_once")
+@pytest.mark.usefixtures("each_probe_is_fitted_once", "plain_figures")
 def test_a_short_demo_ends_in_a_page_with_photos(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(demo, "configure_run", configure_tiny_run)

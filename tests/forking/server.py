@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from semco.distributed.launch import PRELOADED
+from semco.training import timing
 
 MODULES = (
     *PRELOADED,
@@ -166,6 +167,7 @@ def main() -> dict[str, Any] | None:
     server = Server(Path(sys.argv[1]), int(sys.argv[2]))
     for name in MODULES:
         importlib.import_module(name)
+    timing.SECONDS = 0.0  # as in tests/conftest.py
     gc.collect()
     gc.freeze()
     return server.serve()

@@ -24,7 +24,7 @@ def make_network(backbone: str = "wrn-10-1", norm: str = "batch") -> Network:
     """A network whose running statistics are not the initial ones."""
     torch.manual_seed(0)
     config = ModelConfig(backbone=backbone, pretrained="none", norm=norm)  # type: ignore[arg-type]
-    network = build_network(config, ("semantic",), 3, 4, 3, 32)
+    network = build_network(config, ("semantic",), 3, 4, 3, 16)
     generator = torch.Generator().manual_seed(1)
     for name, buffer in network.named_buffers():
         if name.endswith("running_mean"):
@@ -35,7 +35,7 @@ def make_network(backbone: str = "wrn-10-1", norm: str = "batch") -> Network:
 
 
 def make_images(count: int = 4) -> Tensor:
-    return torch.randn(count, 3, 32, 32, generator=torch.Generator().manual_seed(2))
+    return torch.randn(count, 3, 16, 16, generator=torch.Generator().manual_seed(2))
 
 
 def norms_of(network: nn.Module) -> list[nn.BatchNorm2d]:

@@ -20,6 +20,7 @@ def test_the_shortest_time_after_warming_up(
     durations: list[float], expected: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now, left = [0.0], list(durations)
+    monkeypatch.setattr(timing, "SECONDS", 0.3)
     monkeypatch.setattr(timing.time, "perf_counter", lambda: now[0])
 
     def run() -> None:
