@@ -140,6 +140,10 @@ def test_tab_goes_through_the_page_in_its_order(browser: Browser, studio: Studio
         "Skip to the content", "SemCo Studio", "Classes", "Label", "Train", "Review", "Use", "Undo", "History",
         "useful", "no", "Filter", "Size of the photos", "Photos", *CLASSES, "Train →",
     ]  # fmt: skip
+    asked = "performance.getEntriesByType('resource').filter((each) => each.name.includes('/api/state')).length"
+    before = browser.run(asked)
+    browser.wait(f"{asked} > {before} + 2")
+    assert browser.run(FOCUSED) == "Train →"  # also after the page has asked for news
 
 
 # The name of the element that has the focus, as short as it can be.

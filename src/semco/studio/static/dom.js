@@ -21,6 +21,13 @@ export const put = (element, ...children) => {
   element.replaceChildren();
   return fill(element, null, children);
 };
+// Replace the children only if they show something else: the element that has the focus stays.
+export const putNew = (element, shown, make) => {
+  const key = JSON.stringify(shown);
+  if (element.shown === key) return;
+  element.shown = key;
+  put(element, make());
+};
 // Set a text only if it is another one: a screen reader reads every change of a live region.
 export const say = (element, text) => {
   if (element.textContent !== text) element.textContent = text;

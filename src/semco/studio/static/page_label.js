@@ -1,7 +1,7 @@
 // Label: a wall of photos, the classes beside it.
 
 import { get } from "./api.js";
-import { count, h, plain, put, say } from "./dom.js";
+import { count, h, plain, put, putNew, say } from "./dom.js";
 import { Palette } from "./palette.js";
 import { attempt, nothing, segmented } from "./parts.js";
 import { openPreview } from "./preview.js";
@@ -102,12 +102,12 @@ export function labelPage() {
       ready === classes
         ? `Every class has ${ENOUGH} labels or more.`
         : `${ready} of ${count(classes, "class", "classes")} with ${ENOUGH} labels, which is a good start.`;
-    const kind = ready === classes ? "button primary" : "button";
-    put(
-      next,
+    const kind = ready === classes ? "button primary" : "button",
+      canTrain = labelledClasses() >= 2;
+    putNew(next, [classes, sentence, kind, canTrain], () => [
       classes ? h("p", { class: "soft" }, sentence) : null,
-      labelledClasses() >= 2 ? h("a", { class: kind, href: "#train" }, "Train →") : null,
-    );
+      canTrain ? h("a", { class: kind, href: "#train" }, "Train →") : null,
+    ]);
   }
 
   function drawEmpty() {

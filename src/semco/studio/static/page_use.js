@@ -1,7 +1,7 @@
 // Use: classify new photos, export the model, sort all photos, take the labels away.
 
 import { get, post, upload } from "./api.js";
-import { colour, count, h, percent, plain, put } from "./dom.js";
+import { colour, count, h, percent, plain, put, putNew } from "./dom.js";
 import { attempt, bar, busy, nothing } from "./parts.js";
 import { store } from "./store.js";
 
@@ -93,11 +93,7 @@ export function usePage() {
 
   function draw(found) {
     for (const [kind, box] of Object.entries(boxes)) {
-      const key = JSON.stringify(found[kind] ?? null);
-      if (box.key !== key) {
-        box.key = key;
-        put(box, found[kind] ? outcome(found[kind]) : null);
-      }
+      putNew(box, found[kind] ?? null, () => (found[kind] ? outcome(found[kind]) : null));
     }
     return Object.values(found).some((each) => each.state === "running");
   }
