@@ -82,7 +82,7 @@ def config_of(values: dict[str, Any], method: str, **over: Any) -> Config:
     plain = {
         "augment": PLAIN_VIEWS,
         "method": {"name": method},
-        "training": {"steps": 7, "log_every": 3},
+        "training": {"steps": 5, "log_every": 2},
         "optim": {"lr": 0.03},
     }
     return configure(options=merge(merge(values, plain), over))
@@ -199,7 +199,7 @@ def interrupted(config: str, out: str) -> None:
 
 def test_a_signal_to_one_stops_all_and_another_number_goes_on(tiny_values: dict[str, Any], tmp_path: Path) -> None:
     """Interrupted in two processes between two log lines, ended in one: as if one had done it all."""
-    config = config_of(tiny_values, "fixmatch", model={"norm": "none"}, training={"log_every": 4})
+    config = config_of(tiny_values, "fixmatch", model={"norm": "none"}, training={"steps": 7, "log_every": 4})
     in_processes(2, interrupted, config.to_yaml(), str(tmp_path / "two"))
     resume(tmp_path / "two")
     train(config, tmp_path / "one")

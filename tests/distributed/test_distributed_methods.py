@@ -106,7 +106,7 @@ def train_all_without_draws(runs: dict[str, str]) -> None:
 def test_statistics_of_a_step_are_those_of_all_its_images(
     tiny_values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    configs = configs_of(tiny_values, OF_THE_WHOLE_STEP, "none", 5)
+    configs = configs_of(tiny_values, OF_THE_WHOLE_STEP, "none", 3)
     in_processes(2, train_all_without_draws, {str(tmp_path / f"two-{m}"): c.to_yaml() for m, c in configs.items()})
     monkeypatch.setattr(vat, "random_directions", start_from_the_images)
     for method, config in configs.items():

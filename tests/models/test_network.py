@@ -8,8 +8,7 @@ from torch import Tensor, nn
 
 from semco.config import ModelConfig
 from semco.errors import UserError
-from semco.models import HEADS, Network, build_network
-from semco.models.network import build_backbone
+from semco.models import HEADS, Network, build_network, inspect_backbone
 from semco.models.normalisation import Norm
 from semco.models.resnet import ResidualBlock, ResNet
 from semco.models.wide_resnet import WideResNet
@@ -69,7 +68,7 @@ def test_wide_resnet_counts(depth: int, width: int, channels: int) -> None:
 
 def test_small_stem_count() -> None:
     # A 3x3 instead of a 7x7 convolution over three channels into 64.
-    large, small = build("resnet18", stem="large"), build("resnet18", stem="small")
+    large, small = (inspect_backbone(ModelConfig(backbone="resnet18", stem=stem), 3, 32) for stem in ("large", "small"))
     assert count(large) - count(small) == (49 - 9) * 3 * 64
 
 
@@ -155,7 +154,7 @@ def test_without_norm_an_image_does_not_see_its_neighbours() -> None:
 
 @pytest.mark.parametrize(("size", "large"), [(64, False), (65, True)])
 def test_auto_stem_decides_by_size(size: int, large: bool) -> None:
-    backbone = build_backbone(ModelConfig(backbone="resnet18"), 3, size)
+    backbone = inspect_backbone(ModelConfig(backbone="resnet18"), 3, size)
     assert isinstance(backbone, ResNet)
     first = backbone.stem[0]
     assert isinstance(first, nn.Conv2d)
@@ -194,7 +193,7 @@ def test_bottleneck_against_a_slow_version() -> None:
 
 
 def test_resnet50_strides_in_its_3x3_convolutions() -> None:
-    backbone = build_backbone(ModelConfig(backbone="resnet50"), 3, 224)
+    backbone = inspect_backbone(ModelConfig(backbone="resnet50"), 3, 224)
     strided = [m for m in backbone.stages.modules() if isinstance(m, nn.Conv2d) and m.stride == (2, 2)]  # type: ignore[union-attr]
     assert [conv.kernel_size for conv in strided] == 3 * [(3, 3), (1, 1)]  # the 1x1 ones are projections
     assert [conv.in_channels for conv in strided[1::2]] == [256, 512, 1024]
