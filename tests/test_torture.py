@@ -110,6 +110,7 @@ def test_hangs_crashes_and_much_memory_are_failures(tmp_path: Path) -> None:
     assert found["survived"] == found["endings"]["right"] == 12 - found["failed"]
 
 
+@pytest.mark.usefixtures("no_page")
 def test_two_runs_are_equal_unless_a_file_differs(tmp_path: Path) -> None:
     write_data(tmp_path)
     for name in ("one", "other"):

@@ -31,7 +31,7 @@ from tests.cli.in_process import run_here
 from tests.forking import forked_python, start_semco
 
 WAIT = 240.0  # seconds until a process counts as hanging, on a machine that is busy with other work
-pytestmark = [pytest.mark.timeout(3 * WAIT), pytest.mark.usefixtures("plain_figures")]
+pytestmark = [pytest.mark.timeout(3 * WAIT), pytest.mark.usefixtures("no_page")]
 
 
 @pytest.fixture
@@ -50,6 +50,7 @@ def long_config_file(quick_values: dict[str, Any], tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.usefixtures("page")
 def test_train_ends_with_one_json_object(config_file: Path, tmp_path: Path) -> None:
     done = run_here("train", "--config", config_file, "--out", tmp_path / "run", "--method", "fixmatch", "--json")
     assert done.returncode == 0, done.stderr
@@ -57,6 +58,7 @@ def test_train_ends_with_one_json_object(config_file: Path, tmp_path: Path) -> N
     assert result["method"] == "fixmatch"
     assert {"test_accuracy", "test_error", "steps", "seconds", "run"} <= result.keys()
     assert result["run"] == str(tmp_path / "run")
+    assert (tmp_path / "run" / "report.html").exists()
 
 
 def test_options_go_over_the_file_and_settings_over_options(config_file: Path, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from semco.run.folder import RunFolder
 from semco.training.features import DATA
 
 # Processes that import torch, on a busy machine.
-pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("no_page")]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("no_page", "each_probe_is_fitted_once")]
 
 
 def train_all_with_cache(cache: str, runs: dict[str, str]) -> None:

@@ -19,8 +19,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 from torch import nn
-from torch._dynamo.exc import TorchDynamoException
-from torch._inductor.exc import CppCompileError
 
 from semco.training.compiler import processes as compiler_processes
 from semco.training.compiler.cache import CompilerCache
@@ -161,6 +159,8 @@ class Counter(nn.Module):
 def test_damaged_code_is_compiled_again_once(
     failures: int, content: bytes, can_repeat: bool, attempts: int, tmp_path: Path
 ) -> None:
+    from torch._dynamo.exc import TorchDynamoException  # takes two seconds to import
+
     folder, counter = tmp_path / "cache", Counter(failures, TorchDynamoException("x.so: invalid ELF header\n\ndetails"))
     folder.mkdir()
     (folder / "x.so").write_bytes(content)
@@ -179,9 +179,13 @@ def test_damaged_code_is_compiled_again_once(
         assert int(counter.steps) == 1
 
 
-@pytest.mark.parametrize("error", [CppCompileError(["c++"], "no space"), ImportError("too short"), OSError(28, "full")])
-def test_errors_that_torch_does_not_wrap_are_one_sentence(error: Exception, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["compiler", "import", "disk"])
+def test_errors_that_torch_does_not_wrap_are_one_sentence(kind: str, tmp_path: Path) -> None:
     """So it raises those of code that it reads from its cache."""
+    from torch._inductor.exc import CppCompileError
+
+    errors = {"import": ImportError("too short"), "disk": OSError(28, "full")}
+    error = errors.get(kind) or CppCompileError(["c++"], "no space")
     stop, raises = StopRequest(), pytest.raises(CompilationError, match="could not be compiled")
     with raises, compiling(stop, 0, tmp_path):
         raise error
