@@ -120,11 +120,14 @@ def _same_computation_everywhere(tmp_path_factory: pytest.TempPathFactory) -> It
     """
     import torch
 
+    from tests.tiny_backbone import add_tiny_backbone
+
     os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE"
     # Not the user's cache folder, in which another run of the tests may write too. Matplotlib keeps its list of fonts.
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     os.environ.setdefault("MPLCONFIGDIR", str(caches / "matplotlib"))
     os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+    add_tiny_backbone()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("semco.training.precision.INSTRUCTIONS", frozenset())
         # A tiny run flushes some 40 files to the disk, 5 to 10 ms each: more than it computes. What is flushed, and
@@ -199,7 +202,7 @@ def tiny_values(tiny_npz: Path, tiny_vectors: Path) -> dict[str, Any]:
     return {
         "data": {"source": str(tiny_npz), "labels_per_class": 4},
         "labels": {"source": "matrix", "path": str(tiny_vectors), "eps": 0.3},
-        "model": {"backbone": "wrn-10-1"},
+        "model": {"backbone": "tiny"},
         "augment": {"flip": False, "pad": 0.0, "operations": 1, "cutout": 0.25},
         "training": {
             "steps": 8,

@@ -32,7 +32,7 @@ def configs(tiny_values: dict[str, Any], tmp_path: Path) -> dict[str, Config]:
     torch.manual_seed(5)
     weights = tmp_path / "weights.safetensors"
     save_file(build_backbone(ModelConfig(backbone="wrn-10-1"), 1, 8).state_dict(), weights)
-    model = {"weights": str(weights), "cached_views": 2}
+    model = {"backbone": "wrn-10-1", "weights": str(weights), "cached_views": 2}
     own = {"model": model, "training": {"steps": 4, "checkpoint_every": 4}}
     modes: dict[str, dict[str, Any]] = {mode: {"model": {"tune": mode}} for mode in ("all", "top", "heads")}
     modes["folds"] = {"model": {"tune": "heads"}, "data": {"validation": "none"}}

@@ -37,6 +37,7 @@ def make_config(tiny_values: dict[str, Any]) -> Make:
 
     def make(**over: Any) -> Config:
         own = {"data": {"labels_per_class": 4, "validation": "none"}, "training": {"steps": None}}
+        own |= {"model": {"backbone": "wrn-10-1"}}
         return configure(options=merge(merge(tiny_values, own), over))
 
     return make

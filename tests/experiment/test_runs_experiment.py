@@ -435,7 +435,7 @@ def test_labels_propagate_in_a_short_run(tiny_values: dict[str, Any], tmp_path: 
     ("change", "sentence"),
     [
         ("batch_size: 8", "training.batch_size was 8 and is 4"),
-        ("backbone: wrn-10-1", "model.backbone was wrn-10-1 and is wrn-10-2"),
+        ("backbone: tiny", "model.backbone was tiny and is wrn-10-2"),
     ],
 )
 def test_a_run_resumes_only_with_its_configuration(
