@@ -65,7 +65,7 @@ def tree(path: Path) -> ast.Module:
 
 
 @cache
-def parts(path: Path) -> tuple[ast.AST, ...]:
+def nodes(path: Path) -> tuple[ast.AST, ...]:
     return tuple(ast.walk(tree(path)))
 
 
@@ -103,7 +103,7 @@ def imports_of(node: ast.AST, path: Path) -> Iterator[str]:
 
 
 def all_imports(path: Path) -> set[str]:
-    return {name for node in parts(path) for name in imports_of(node, path)}
+    return {name for node in nodes(path) for name in imports_of(node, path)}
 
 
 def module_level_imports(path: Path) -> set[str]:
@@ -274,15 +274,15 @@ def test_no_file_has_a_vague_name(path: Path) -> None:
 def test_nothing_is_unpickled_without_a_check(path: Path) -> None:
     """No pickle.load(s) or numpy pickles, torch.load with weights_only=True; an Unpickler only with a find_class."""
     guarded = set()
-    for node in parts(path):
+    for node in nodes(path):
         if isinstance(node, ast.ClassDef) and any("Unpickler" in ast.unparse(base) for base in node.bases):
             own = {item.name for item in node.body if isinstance(item, ast.FunctionDef)}
             assert "find_class" in own, f"{node.name} accepts any class"
             guarded.update(id(part) for base in node.bases for part in ast.walk(base))
-    for node in parts(path):
+    for node in nodes(path):
         if isinstance(node, ast.Call) and "weights_only=True" in map(ast.unparse, node.keywords):
             guarded.add(id(node.func))
-    for node in parts(path):
+    for node in nodes(path):
         if isinstance(node, ast.ImportFrom):
             assert node.module not in {"pickle", "_pickle", "dill", "joblib"}, ast.unparse(node)
         if isinstance(node, ast.Attribute) and node.attr in {"load", "loads", "Unpickler"}:

@@ -8,8 +8,6 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from collections.abc import Callable
-from functools import cache
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -18,12 +16,13 @@ import numpy as np
 import pytest
 import torch
 
-from semco.config import Config, configure
+from semco.config import configure
 from semco.experiment import resume, train
 from semco.methods import Method
 from semco.report import write_report
 from semco.run.folder import RunFolder
 from tests.experiment.same_runs import StopAt, assert_same_run
+from tests.experiment.trained_once import finished
 
 GOLDEN = Path(__file__).parent / "golden_losses.json"
 # Thresholds that a network of five steps reaches, so that every loss term counts.
@@ -54,22 +53,25 @@ TOLERANCE = 2e-3
 SILENT = {"semco_plus": {"loss/fairness_semantic"}}
 
 
-def config_of(method: str, folder: Path) -> Config:
-    """The configuration of five steps on noise, which is put into the folder."""
+def write_noise(folder: Path) -> None:
+    """Put images of noise and vectors of their classes into the folder."""
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(0, 256, (60, 3, 16, 16), generator=generator, dtype=torch.uint8)
-    data, vectors = folder / "noise.npz", folder / "vectors.npy"
     names = np.array(["dog", "cat", "ship"])
-    np.savez(data, x_train=images.permute(0, 2, 3, 1).numpy(), y_train=np.arange(60) % 3, class_names=names)
-    np.save(vectors, np.array([[1, 0.2, 0], [1, -0.2, 0], [0, 0, 1]], dtype=np.float32))
-    values: dict[str, Any] = {
-        "data": {"source": str(data), "labels_per_class": 5},
-        "labels": {"source": "matrix", "path": str(vectors), "eps": 0.2},
+    x_train, y_train = images.permute(0, 2, 3, 1).numpy(), np.arange(60) % 3
+    np.savez(folder / "noise.npz", x_train=x_train, y_train=y_train, class_names=names)
+    np.save(folder / "vectors.npy", np.array([[1, 0.2, 0], [1, -0.2, 0], [0, 0, 1]], dtype=np.float32))
+
+
+def values_of(method: str, noise: Path) -> dict[str, Any]:
+    """The configuration of five steps on noise."""
+    return {
+        "data": {"source": str(noise / "noise.npz"), "labels_per_class": 5},
+        "labels": {"source": "matrix", "path": str(noise / "vectors.npy"), "eps": 0.2},
         "model": {"backbone": "wrn-10-1"},
         "method": CASES[method],
         "training": {"steps": 5, "batch_size": 8, "mu": 2, "log_every": 1, "checkpoint_every": 3, "device": "cpu"},
     }
-    return configure(options=values)
 
 
 def losses_of(run: Path) -> list[dict[str, float]]:
@@ -78,23 +80,18 @@ def losses_of(run: Path) -> list[dict[str, float]]:
 
 
 @pytest.fixture(scope="module")
-def whole_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The folder of a run of a method, which is trained once."""
-
-    @cache
-    def trained(method: str) -> Path:
-        folder = tmp_path_factory.mktemp(method)
-        train(config_of(method, folder), folder / "run")
-        return folder / "run"
-
-    return trained
+def noise(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("noise")
+    write_noise(folder)
+    return folder
 
 
 @pytest.mark.usefixtures("no_page")
 @pytest.mark.parametrize("method", CASES)
-def test_the_losses_are_what_they_were(method: str, whole_run: Callable[[str], Path]) -> None:
+def test_the_losses_are_what_they_were(method: str, noise: Path, tmp_path: Path) -> None:
+    finished(values_of(method, noise), tmp_path / "run")
     expected = json.loads(GOLDEN.read_text())[method]
-    measured = losses_of(whole_run(method))
+    measured = losses_of(tmp_path / "run")
     assert len(measured) == len(expected) == 5
     for mine, golden in zip(measured, expected, strict=True):
         assert mine == pytest.approx(golden, rel=TOLERANCE, abs=TOLERANCE)
@@ -102,21 +99,22 @@ def test_the_losses_are_what_they_were(method: str, whole_run: Callable[[str], P
 
 @pytest.mark.usefixtures("no_page")
 @pytest.mark.parametrize("method", CASES)
-def test_a_crashed_run_resumes_as_if_nothing_had_happened(method: str, whole_run: Callable[[str], Path]) -> None:
+def test_a_crashed_run_resumes_as_if_nothing_had_happened(method: str, noise: Path, tmp_path: Path) -> None:
     """In the middle of a pass over the images, with every loss term at work."""
-    whole = whole_run(method)
-    broken = whole.with_name("broken")
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    finished(values_of(method, noise), whole)
     with pytest.raises(RuntimeError, match="crash"):
-        train(RunFolder(whole).config(), broken, StopAt(4))
+        train(configure(options=values_of(method, noise)), broken, StopAt(4))
     assert [path.name[-14:-12] for path in broken.glob("checkpoints/*")] == ["03"]
     resume(broken)
     assert_same_run(whole, broken)
 
 
-@pytest.mark.usefixtures("page")
+@pytest.mark.usefixtures("no_page", "plain_figures")
 @pytest.mark.parametrize("method", CASES)
-def test_the_page_of_a_run_is_written(method: str, whole_run: Callable[[str], Path]) -> None:
-    run = whole_run(method)
+def test_the_page_of_a_run_is_written(method: str, noise: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    finished(values_of(method, noise), run)
     write_report([run], run / "report.html")
     title = Method.registry[method].title.partition(" (")[0]
     assert f"<h1>{title} on noise.npz</h1>" in unescape((run / "report.html").read_text(encoding="utf-8"))
@@ -133,11 +131,10 @@ def test_every_term_counts(method: str) -> None:
 if __name__ == "__main__":
     torch.set_num_threads(1)  # as in the tests: more threads add in another order
     with tempfile.TemporaryDirectory() as scratch:
+        write_noise(Path(scratch))
         fresh = {}
         for name in CASES:
-            place = Path(scratch, name)
-            place.mkdir()
-            train(config_of(name, place), place / "run")
-            fresh[name] = losses_of(place / "run")
+            train(configure(options=values_of(name, Path(scratch))), Path(scratch, name))
+            fresh[name] = losses_of(Path(scratch, name))
         GOLDEN.write_text(json.dumps(fresh, indent=1) + "\n")
         sys.stdout.write(f"wrote {GOLDEN}\n")

@@ -1,6 +1,6 @@
 """A backbone of two convolutions for runs in which the network does not matter: ``model.backbone: tiny``.
 
-Such a run takes half of the time of one with the smallest wide ResNet, with which tests/test_golden.py trains, crashes
+Such runs take a quarter less time than with the smallest wide ResNet, with which tests/test_golden.py trains, crashes
 and resumes a run of every method.
 """
 
