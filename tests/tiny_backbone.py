@@ -1,7 +1,7 @@
-"""A backbone of two convolutions for runs in which the network does not matter: ``model.backbone: tiny``.
+"""A backbone of two convolutions where the network does not matter: ``model.backbone: tiny``.
 
-Such runs take a quarter less time than with the smallest wide ResNet, with which tests/test_golden.py trains, crashes
-and resumes a run of every method.
+Runs with it take a quarter less time than with the smallest wide ResNet, with which tests/test_golden.py trains,
+crashes and resumes a run of every method.
 """
 
 from __future__ import annotations

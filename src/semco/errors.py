@@ -20,6 +20,10 @@ class UserError(ValueError):
         super().__init__(message if len(message) <= LONGEST else f"{message[:most]} ... {message[-most:]}")
 
 
+class NotFiniteError(UserError):
+    """A model that predicts numbers that are not finite: its weights are damaged, or its training diverged."""
+
+
 class SemcoWarning(UserWarning):
     """Something that the user should know and that does not stop the work, in one sentence.
 

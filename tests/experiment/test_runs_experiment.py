@@ -206,6 +206,22 @@ def test_weights_that_are_not_finite_are_never_saved(
     assert kept == ["step-000000003.safetensors"]
 
 
+def test_a_run_that_diverges_before_a_validation_says_so(
+    tiny_values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = Trainer._train
+
+    def poisoned(self: Trainer, *batch: Any) -> None:
+        original(self, *batch)
+        if self.state.step == 4:
+            with torch.no_grad():
+                next(self.average.parameters()).fill_(float("nan"))
+
+    monkeypatch.setattr(Trainer, "_train", poisoned)
+    with pytest.raises(UserError, match=r"predictions became non-finite at step 4; .*step-000000003.*lower optim\.lr"):
+        train(config_of(tiny_values), tmp_path / "run")
+
+
 def test_a_line_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     run.metrics_file.symlink_to("/dev/full")

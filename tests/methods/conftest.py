@@ -20,6 +20,7 @@ from semco.methods import Method, build_method
 from semco.models import Network, build_network
 from semco.models.tuning import Tune, TunedNetwork, tune_network
 from semco.types import Batch, EveryImage, Outputs, Progress, StepResult, Task, ViewCounts, Views
+from tests.tiny_backbone import TinyBackbone
 
 SIDE, DIM, B, U, POOL = 8, 6, 4, 12, 40
 
@@ -131,7 +132,7 @@ def make_task(classes: int) -> Task:
         group_ids=groups,
         labelled_counts=torch.full((classes,), 3),
         pool_size=POOL,
-        num_features=64,  # of wrn-10-1
+        num_features=TinyBackbone.out_features,
     )
 
 
@@ -185,7 +186,7 @@ def make_bench(name: str, classes: int = 7, **fields: object) -> Bench:
     torch.manual_seed(1)
     method = build_method(Method.registry[name].Config(**fields), task)  # type: ignore[arg-type]
     torch.manual_seed(0)
-    network = build_network(ModelConfig(backbone="wrn-10-1"), method.heads, classes, DIM, 3, SIDE)
+    network = build_network(ModelConfig(backbone="tiny"), method.heads, classes, DIM, 3, SIDE)
     return Bench(method.train(), network.train(), task)
 
 

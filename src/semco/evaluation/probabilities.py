@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from semco.errors import UserError
+from semco.errors import NotFiniteError, UserError
 from semco.pseudo_labels.semantic import class_probabilities
 from semco.training.allocator import with_reused_memory
 from semco.types import Outputs
@@ -93,8 +93,8 @@ def _device_of(network: nn.Module) -> torch.device:
 
 
 def finite_array(scores: Tensor) -> NDArray[np.float32]:
-    """Return probabilities as an array; numbers that are not finite are a `UserError`."""
+    """Return probabilities as an array; numbers that are not finite are a `NotFiniteError`."""
     if not bool(scores.isfinite().all()):
-        raise UserError("the model predicts probabilities that are not finite numbers; its weights are damaged.")
+        raise NotFiniteError("the model predicts probabilities that are not finite numbers; its weights are damaged.")
     array: NDArray[np.float32] = scores.numpy().astype(np.float32, copy=False)
     return array

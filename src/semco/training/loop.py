@@ -22,7 +22,7 @@ from semco.distributed.processes import (
     same_error_everywhere,
     share_gradients,
 )
-from semco.errors import UserError
+from semco.errors import NotFiniteError, UserError
 from semco.methods.base import Forward, Method, Pool
 from semco.models import Network, has_weights
 from semco.models.averaging import ema_copy, ema_decay_at, update_ema
@@ -224,13 +224,19 @@ class Trainer:
         line["lr"] = float(state.optimiser.param_groups[0]["lr"])
         line |= state.meters.line(state.step, self._processes)
         if is_validating:
-            line |= self._validate(self.average)
+            line |= self._validated()
         state.seconds = time.perf_counter() - self._started
         line["seconds"] = round(state.seconds, 3)
         with same_error_everywhere(self._processes):
             if self._processes.is_main:
                 self.run_folder.append_metrics(line)
         self.observer.on_line(line)
+
+    def _validated(self) -> dict[str, float]:
+        try:
+            return self._validate(self.average)
+        except NotFiniteError as error:  # the loss of the next step would show it
+            raise self._diverged(f"predictions became non-finite at step {self.state.step}") from error
 
     def _stop_if_requested(self, stop: StopRequest) -> None:
         if (signal := self._exchange.stop(stop.number)) is not None:
