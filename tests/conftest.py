@@ -215,12 +215,6 @@ def tiny_values(tiny_npz: Path, tiny_vectors: Path) -> dict[str, Any]:
     }
 
 
-@pytest.fixture(scope="session")
-def quick_values(tiny_values: dict[str, Any]) -> dict[str, Any]:
-    """The same for runs in processes of their own: without groups, so that none of them imports scikit-learn."""
-    return {**tiny_values, "labels": {**tiny_values["labels"], "eps": 0.0}}
-
-
 @pytest.fixture
 def plain_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages have empty figures: all are drawn, but not written as SVG, which takes two thirds of the time of a page.

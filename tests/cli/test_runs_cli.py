@@ -42,11 +42,11 @@ def config_file(tiny_values: dict[str, Any], tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def long_config_file(quick_values: dict[str, Any], tmp_path: Path) -> Path:
+def long_config_file(tiny_values: dict[str, Any], tmp_path: Path) -> Path:
     """A run with a checkpoint in the middle, between two lines of metrics and between two validations."""
     longer = {"steps": 30, "checkpoint_every": 10, "log_every": 7, "validate_every": 8}
     path = tmp_path / "long.yaml"
-    path.write_text(yaml.safe_dump(merge(quick_values, {"training": longer})))
+    path.write_text(yaml.safe_dump(merge(tiny_values, {"training": longer})))
     return path
 
 
@@ -234,11 +234,11 @@ print(sorted(heavy & sys.modules.keys()), file=sys.stderr)
     assert done.stderr.strip() == "[]"
 
 
-def test_a_run_whose_reader_has_gone_is_saved(quick_values: dict[str, Any], tmp_path: Path) -> None:
+def test_a_run_whose_reader_has_gone_is_saved(tiny_values: dict[str, Any], tmp_path: Path) -> None:
     """Its last checkpoint is of the step at which it noticed; no other is due before step 100,000."""
     training = {"steps": 100_000, "log_every": 1, "compile": "off", "checkpoint_every": 100_000}
     file, run = tmp_path / "config.yaml", tmp_path / "run"
-    file.write_text(yaml.safe_dump(merge(quick_values, {"training": training})))
+    file.write_text(yaml.safe_dump(merge(tiny_values, {"training": training})))
     command = [forked_python(), "-m", "semco", "train", "--config", file, "--out", run]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     assert process.stderr is not None

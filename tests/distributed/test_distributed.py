@@ -350,13 +350,13 @@ def command(values: dict[str, Any], folder: Path, **training: Any) -> list[str]:
     return ["-m", "semco", "train", "--config", str(file), "--out", str(folder / "run"), "--json"]
 
 
-def test_torchrun_starts_the_command_line(quick_values: dict[str, Any], tmp_path: Path) -> None:
+def test_torchrun_starts_the_command_line(tiny_values: dict[str, Any], tmp_path: Path) -> None:
     torchrun = [forked_python(), "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    done = subprocess.run([*torchrun, *command(quick_values, tmp_path)], capture_output=True, text=True, check=False)
+    done = subprocess.run([*torchrun, *command(tiny_values, tmp_path)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["steps"] == 8  # printed by one process only
     # The same once more, by our own command: the folder exists, which is reported once, in one sentence.
-    _, _, *again = command(quick_values, tmp_path)
+    _, _, *again = command(tiny_values, tmp_path)
     refused = start_semco(*again, "--processes", "2")
     output, errors = refused.communicate(timeout=500)
     assert refused.returncode == 2
@@ -365,8 +365,8 @@ def test_torchrun_starts_the_command_line(quick_values: dict[str, Any], tmp_path
     assert "semco resume" in errors
 
 
-def test_a_signal_to_the_command_saves_and_keeps_its_exit_code(quick_values: dict[str, Any], tmp_path: Path) -> None:
-    _, _, *long = command(quick_values, tmp_path, steps=100_000, log_every=1, compile="off")
+def test_a_signal_to_the_command_saves_and_keeps_its_exit_code(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    _, _, *long = command(tiny_values, tmp_path, steps=100_000, checkpoint_every=100_000, log_every=1, compile="off")
     started = start_semco(*long, "--processes", "2")
     metrics = tmp_path / "run" / "metrics.jsonl"
     while not metrics.exists() and started.poll() is None:

@@ -109,10 +109,10 @@ def test_a_command_ends_with_the_process_that_its_environment_names(
     assert exits == [143]
 
 
-def test_the_runs_of_a_killed_comparison_save_and_end(quick_values: dict[str, Any], tmp_path: Path) -> None:
+def test_the_runs_of_a_killed_comparison_save_and_end(tiny_values: dict[str, Any], tmp_path: Path) -> None:
     run = tmp_path / "out" / "supervised-seed0"
     training = {"steps": 100_000, "log_every": 1, "compile": "off"}
-    fields = flat_fields(merge(quick_values, {"training": training}))
+    fields = flat_fields(merge(tiny_values, {"training": training}))
     command = [
         "compare",
         fields.pop("data.source"),
@@ -164,10 +164,10 @@ def kill_command(command: list[str], run: Path) -> tuple[set[int], str]:
     return workers, errors
 
 
-def test_workers_of_a_killed_command_save_and_end(quick_values: dict[str, Any], tmp_path: Path) -> None:
+def test_workers_of_a_killed_command_save_and_end(tiny_values: dict[str, Any], tmp_path: Path) -> None:
     file, run = tmp_path / "config.yaml", tmp_path / "run"
     training = {"steps": 100_000, "log_every": 1, "compile": "off"}
-    file.write_text(configure(options=merge(quick_values, {"training": training})).to_yaml())
+    file.write_text(configure(options=merge(tiny_values, {"training": training})).to_yaml())
     command = ["train", "--config", str(file), "--out", str(run), "--processes", "2"]
     workers, errors = kill_command(command, run)
     assert len(workers) >= 2

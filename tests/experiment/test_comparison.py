@@ -160,8 +160,8 @@ def test_bad_seeds(text: str) -> None:
 
 
 @pytest.mark.usefixtures("forked_processes")
-def test_finished_cells_are_skipped_and_failed_ones_stop_nothing(quick_values: dict[str, Any], tmp_path: Path) -> None:
-    short = merge(quick_values, {"training": {"steps": 2}})
+def test_finished_cells_are_skipped_and_failed_ones_stop_nothing(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    short = merge(tiny_values, {"training": {"steps": 2}})
     good = make_cells(["supervised"], [0, 1], tmp_path, short)
     (bad,) = make_cells(["semco"], [0], tmp_path, merge(short, {"labels": {"path": str(tmp_path / "missing.npy")}}))
     train(good[1].config, good[1].run.path)

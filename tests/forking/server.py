@@ -29,6 +29,7 @@ MODULES = (
     "matplotlib.figure",
     "pytest",
     "scipy.optimize",
+    "scipy.sparse.csgraph",
     "semco.bench.worker",
     "semco.cli.main",
     "semco.cli.compare",

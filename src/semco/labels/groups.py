@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from semco.errors import UserError, nearest
 from semco.labels.embeddings import LabelEmbeddings, Matrix
+from semco.labels.store import unit_rows
 
 Rule = Literal["auto", "evidence", "dbscan"]
 Pairs = Sequence[Sequence[str]]  # names of classes that a person puts together or apart
@@ -25,6 +26,7 @@ Pairs = Sequence[Sequence[str]]  # names of classes that a person puts together 
 MOST_EVIDENCE = 2.0  # of two classes; more counts as much
 EVIDENCE_EPS = 0.9  # evidence 1.1; docs/lab/labels.md: chosen on halves of the lists of look-alikes
 LARGE_SHARE = 0.5  # a group with a larger share of the classes gets a note
+ROWS = 1000  # rows of cosines at a time: those of 20,000 classes would take 3 GB
 FEW_CLASSES = 6  # with fewer classes, most of them may well be look-alikes
 
 
@@ -154,19 +156,24 @@ def _check_eps(eps: float) -> None:
 
 
 def find_group_ids(names: Sequence[str], matrix: Matrix, eps: float) -> NDArray[np.int64]:
-    """Return the group id of each class (K,).
+    """Return the group id of each class (K,) by DBSCAN, in which a single class is dense enough (min_samples = 1).
 
-    Rows are clustered in the alphabetical order of their names, so that any order of the classes gives the same groups.
+    Its groups are then the classes that chains of steps of at most ``eps`` connect, which are found here because
+    scikit-learn takes more than a second to import. Rows are taken in the alphabetical order of their names, so that
+    any order of the classes gives the same groups.
     """
     _check_eps(eps)
     if eps == 0:
         return np.arange(len(names), dtype=np.int64)
-    from sklearn.cluster import DBSCAN
+    from scipy.sparse import csr_array, vstack
+    from scipy.sparse.csgraph import connected_components
 
     order = np.asarray(sorted(range(len(names)), key=lambda i: names[i]), dtype=np.int64)
+    rows = unit_rows(matrix[order].astype(np.float64))
+    parts = (rows[start : start + ROWS] for start in range(0, len(rows), ROWS))
+    near = vstack([csr_array(1 - part @ rows.T <= eps) for part in parts])  # (K, K)
     found = np.empty(len(names), dtype=np.int64)
-    rows = matrix[order].astype(np.float64)
-    found[order] = DBSCAN(eps=eps, min_samples=1, metric="cosine").fit(rows).labels_
+    found[order] = connected_components(near, directed=False)[1]
     return in_order(found)
 
 

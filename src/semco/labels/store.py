@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,6 +32,7 @@ from semco.labels.store_files import CheckedVectors, damaged, open_array
 
 DEFAULT_EPS = 0.2  # the value of the paper, for a store without its own
 _CHUNK = 65_536
+Float = TypeVar("Float", np.float32, np.float64)
 
 
 class VectorStore:
@@ -169,10 +170,10 @@ def bundled_store() -> VectorStore:
     return VectorStore.open(Path(__file__).parent / "bundled")
 
 
-def unit_rows(matrix: NDArray[np.float32]) -> NDArray[np.float32]:
+def unit_rows(matrix: NDArray[Float]) -> NDArray[Float]:
     """Return the rows (n, d) L2-normalised; zero rows stay zero."""
     lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
-    unit: NDArray[np.float32] = np.divide(matrix, lengths, out=np.zeros_like(matrix), where=lengths > 0)
+    unit: NDArray[Float] = np.divide(matrix, lengths, out=np.zeros_like(matrix), where=lengths > 0)
     return unit
 
 
