@@ -6,7 +6,9 @@ nested brackets exhaust the stack, and aliases can make a short text into a valu
 
 from __future__ import annotations
 
+import copy
 import re
+from functools import lru_cache
 from typing import Any
 
 import yaml
@@ -24,6 +26,11 @@ def load_yaml(text: str) -> Any:
     """Return the value of a YAML text; text that is malformed, too long or too deep raises a `yaml.YAMLError`."""
     if len(text) > LONGEST_TEXT:
         raise yaml.YAMLError(f"it has {len(text):,} characters, and at most {LONGEST_TEXT:,} are read")
+    return copy.deepcopy(_load(text))
+
+
+@lru_cache(maxsize=16)  # a command reads the file of a run several times, 9 ms each
+def _load(text: str) -> Any:
     loader = _Loader(text)
     try:
         return loader.get_single_data()

@@ -8,7 +8,6 @@ section is read, so that this module can be used alone.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -343,7 +342,6 @@ class Config(Section):
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
 
     @classmethod
-    @lru_cache(maxsize=16)  # a command reads the file of a run several times, 15 ms each
     def from_yaml(cls, text: str) -> Config:
         return cls.parse(read_yaml(text))
 
