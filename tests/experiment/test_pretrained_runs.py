@@ -46,11 +46,13 @@ class Recorder(NullObserver):
         self.last_step, self.last_chunk = last_step, last_chunk
         self.messages: list[str] = []
         self.chunks = self.steps = 0
+        self.loaded: dict[str, tuple[int, int]] = {}  # the last progress of each kind of long work
 
     def on_message(self, text: str) -> None:
         self.messages.append(text)
 
-    def on_loading(self, what: str, done: int, total: int) -> None:  # noqa: ARG002
+    def on_loading(self, what: str, done: int, total: int) -> None:
+        self.loaded[what] = done, total
         if what == "frozen layers":
             self.chunks += 1
             if self.chunks == self.last_chunk:
@@ -169,7 +171,9 @@ def test_runs_with_the_same_frozen_layers_share_the_file(make_config: Make, tmp_
     train(make_config("top", "fixmatch", training={"seed": 1}), tmp_path / "second", second)
     train(make_config("heads"), tmp_path / "other", other)
     assert (first.has_computed, second.has_computed, other.has_computed) == (True, False, True)
-    # 160 images, 5 views, outputs of the second stage and features, in half precision.
+    assert first.loaded["frozen layers"] == (160, 160)
+    assert second.loaded["frozen layers, test images"] == (80, 80)
+    # 160 images, 5 views, outputs of the first two layers and features, in half precision.
     assert sorted(f.stat().st_size for f in cache.glob(f"*/{DATA}")) == [160 * 5 * 64 * 2, 160 * 5 * 16 * 4 * 4 * 2]
 
 

@@ -68,6 +68,35 @@ def test_an_inner_block_changes_nothing(calls: list[tuple[int, int]]) -> None:
     assert calls == [*DEFAULTS, (0, 0)]
 
 
+def test_an_inner_block_keeps_memory_where_the_outer_one_does_not_yet(calls: list[tuple[int, int]]) -> None:
+    """All images pass the frozen layers before the first result of the layers above."""
+    device = torch.device("cpu")
+    with reuse_freed_memory(device) as keep:
+        for _ in with_reused_memory(iter([1, 2]), device):
+            pass
+        kept = [(0, 0), (-1, -1), (-4, 0)]
+        assert calls == [*OWN_PAGES, *kept, *OWN_PAGES, (0, 0)]
+        calls.clear()
+        keep()
+        keep()
+        assert calls == kept
+        calls.clear()
+    assert calls == [*DEFAULTS, (0, 0)]
+
+
+def test_blocks_may_end_in_any_order(calls: list[tuple[int, int]]) -> None:
+    """A generator ends when nobody holds it any more."""
+    outer, inner = (reuse_freed_memory(torch.device("cpu")) for _ in range(2))
+    outer.__enter__()
+    keep = inner.__enter__()
+    keep()
+    calls.clear()
+    outer.__exit__(None, None, None)
+    assert calls == []
+    inner.__exit__(None, None, None)
+    assert calls == [*DEFAULTS, (0, 0)]
+
+
 def test_memory_is_reused_from_the_first_result_on(calls: list[tuple[int, int]]) -> None:
     seen = [(result, list(calls)) for result in with_reused_memory(iter([1, 2]), torch.device("cpu"))]
     kept = [*OWN_PAGES, (0, 0), (-1, -1), (-4, 0)]

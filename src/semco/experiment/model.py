@@ -9,7 +9,7 @@ import copy
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -115,9 +115,12 @@ class RunModel:
         if not self.is_cached:
             yield from batches
             return
-        frozen = self.tuned.frozen()
+        frozen, done = self.tuned.frozen(), 0
         with torch.inference_mode():
-            yield from with_reused_memory((frozen(batch) for batch in batches), self.device)
+            for outputs in with_reused_memory(map(frozen, batches), self.device):
+                yield outputs
+                done += len(outputs)
+                self.observer.on_loading("frozen layers, test images", done, len(share))
 
     @torch.inference_mode()
     def input_shape(self, images: Inputs) -> tuple[int, ...]:
@@ -195,11 +198,8 @@ class RunModel:
                     f"{count:,} images: {file.size / 1e9:.2f} GB in {file.folder}"
                 )
                 remove_oldest(root, file.folder, max(0, cache_limit(MOST_CACHED) - file.size))
-                file.compute(frozen, images, self.device, self._report)
+                file.compute(frozen, images, self.device, partial(self.observer.on_loading, "frozen layers"))
         return CachedInputs(file, self.device)
-
-    def _report(self, done: int, total: int) -> None:
-        self.observer.on_loading("frozen layers", done, total)
 
     @cached_property
     def probe(self) -> Probe | None:

@@ -18,8 +18,16 @@ NEVER_RETURNED = {TRIM_THRESHOLD: -1, MMAP_MAX: 0}
 DEFAULTS = {TRIM_THRESHOLD: 64 << 20, MMAP_THRESHOLD: 32 << 20, MMAP_MAX: 65536}
 
 R = TypeVar("R")
-# The block in which freed memory is reused now; at most one, because the setting belongs to the whole process.
-_blocks: list[torch.device] = []
+
+
+class _Block:
+    """A block of `reuse_freed_memory`, and whether freed memory is kept in it by now."""
+
+    keeps = False
+
+
+# All blocks that are open, because the setting belongs to the whole process.
+_blocks: list[_Block] = []
 
 
 @contextmanager
@@ -33,25 +41,36 @@ def reuse_freed_memory(device: torch.device, is_wanted: bool = True) -> Iterator
     close together and not between the tensors of that step, where the next ones would not fit: that was a quarter of
     the peak of a compiled WRN-28-2.
 
-    Without glibc, on other devices than CPUs, inside another such block, or if not wanted, nothing is done.
+    Blocks may be nested: memory is kept as long as one of them keeps it. Without glibc, on other devices than CPUs, or
+    if not wanted, nothing is done.
     """
-    library = _glibc(device) if is_wanted and not _blocks else None
+    library = _glibc(device) if is_wanted else None
     if library is None:
         yield lambda: None
         return
+    block = _Block()
 
     def keep() -> None:
-        library.malloc_trim(0)
-        _set(library, NEVER_RETURNED)
+        if not _is_kept():
+            library.malloc_trim(0)
+            _set(library, NEVER_RETURNED)
+        block.keeps = True
 
-    _set(library, OWN_PAGES)
-    _blocks.append(device)
+    if not _blocks:
+        _set(library, OWN_PAGES)
+    _blocks.append(block)
     try:
         yield keep
     finally:
-        _blocks.pop()
-        _set(library, DEFAULTS)
-        library.malloc_trim(0)
+        was_kept = _is_kept()
+        _blocks.remove(block)
+        if not _blocks or _is_kept() != was_kept:
+            _set(library, OWN_PAGES if _blocks else DEFAULTS)
+            library.malloc_trim(0)
+
+
+def _is_kept() -> bool:
+    return any(block.keeps for block in _blocks)
 
 
 def with_reused_memory(results: Iterable[R], device: torch.device) -> Iterator[R]:

@@ -68,8 +68,7 @@ class FeatureFile:
 
             def make(number: int) -> Chunk:
                 outputs = self._chunk(frozen, inputs, number)
-                if number == 0:
-                    keep_memory()
+                keep_memory()
                 return Chunk(outputs)
 
             self.file.fill(make, report)
