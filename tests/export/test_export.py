@@ -19,6 +19,7 @@ from semco.errors import UserError
 from semco.evaluation.model_file import load_model
 from semco.evaluation.onnx_engine import OnnxEngine
 from semco.evaluation.predictor import fastest
+from semco.export.card import card_of
 from semco.export.run import Export, export_run
 from semco.types import Outputs
 from tests.conftest import CLASSES, tiny_images
@@ -62,8 +63,19 @@ def test_what_was_measured(exported: Export) -> None:
     assert exported.difference < 1e-5
     assert exported.accuracy == exported.torch_accuracy
     card = exported.card.read_text()
+    assert card.startswith("# Model card of model.onnx\n")
     for text in ("16 labelled images", "SemCo+", "dog + cat", "80 test images", "calibration error", "Licences"):
         assert text in card
+
+
+def test_the_card_of_another_model_stays(exported: Export, tmp_path: Path) -> None:
+    card = tmp_path / "MODEL_CARD.md"
+    assert card_of(tmp_path / "model.onnx") == card
+    card.write_text(exported.card.read_text())
+    assert card_of(tmp_path / "model.onnx") == card
+    assert card_of(tmp_path / "small.onnx").name == "MODEL_CARD-small.onnx.md"
+    card.write_bytes(b"\xff my own words")
+    assert card_of(tmp_path / "model.onnx").name == "MODEL_CARD-model.onnx.md"
 
 
 def test_an_exported_run_can_use_either_engine(run: Path, exported: Export, photos: NDArray[np.uint8]) -> None:

@@ -18,11 +18,23 @@ VECTOR_LICENCES = {
 }
 
 
-def write_card(folder: RunFolder, file: Path, about: About) -> None:
-    """Write the model card of a finished run."""
+def card_of(model: Path) -> Path:
+    """Return the file of a model's card: ``MODEL_CARD.md`` beside it, unless that is about something else."""
+    usual = model.with_name("MODEL_CARD.md")
+    if not usual.exists() or (usual.is_file() and usual.read_bytes().startswith(f"{_title(model)}\n".encode())):
+        return usual
+    return model.with_name(f"MODEL_CARD-{model.name}.md")
+
+
+def _title(model: Path) -> str:
+    return f"# Model card of {model.name}"
+
+
+def write_card(folder: RunFolder, model: Path, file: Path, about: About) -> None:
+    """Write the card of an exported model of a finished run."""
     result = folder.result()
     sections = [
-        "# Model card",
+        _title(model),
         _intended_use(about),
         _data(folder, result),
         _accuracy(result),

@@ -22,7 +22,7 @@ from semco.evaluation.model_file import WEIGHTS, SavedModel, load_model
 from semco.evaluation.onnx_engine import OnnxEngine
 from semco.evaluation.predictor import EXPORTED
 from semco.evaluation.probabilities import Head
-from semco.export.card import write_card
+from semco.export.card import card_of, write_card
 from semco.export.onnx_graph import OPSET, add_names, describe, to_onnx, trace, write_torch
 from semco.export.program import Program
 from semco.export.quantise import quantise
@@ -85,7 +85,7 @@ def export_run(
                 f"{file} is not written: its probabilities differ from torch by up to {result.difference:.1e} on "
                 f"{result.images} images, more than {MOST_DIFFERENCE:.0e}."
             )
-    write_card(folder, result.card, program.about)
+    write_card(folder, file, result.card, program.about)
     return result
 
 
@@ -142,7 +142,7 @@ def _compare(
 
     return Export(
         file=file,
-        card=file.parent / "MODEL_CARD.md",
+        card=card_of(file),
         opset=OPSET if file.suffix == ".onnx" else None,
         images=len(images),
         difference=float(np.abs(expected - found).max()),
