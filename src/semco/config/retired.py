@@ -38,8 +38,8 @@ def retired_value(dotted: str, value: object) -> str | None:
     """Return the sentence for a value that a field had in an earlier version; None for any other."""
     if dotted == "labels.targets" and value == "centred":
         return "labels.targets = 'centred' is now method.vectors = 'centred' of semco_plus and devise, their default."
-    if dotted == "training.precision" and value in PRECISIONS:
-        return f"training.precision = {value!r} belongs to an earlier version; use {PRECISIONS[str(value)]}."
+    if dotted == "training.precision" and isinstance(value, str) and value in PRECISIONS:
+        return f"training.precision = {value!r} belongs to an earlier version; use {PRECISIONS[value]}."
     return None
 
 
