@@ -109,7 +109,7 @@ def make_config(tiny_values: dict[str, Any], weights: Path) -> Make:
     def make(tune: str = "top", method: str = "semco_plus", **over: Any) -> Config:
         own = {
             "data": {"validation": "train", "validation_size": 40},
-            "model": {"backbone": "tiny", "weights": str(weights), "tune": tune, "cached_views": 2},
+            "model": {"weights": str(weights), "tune": tune, "cached_views": 2},
             "method": {"name": method},
             "training": {"steps": 6, "checkpoint_every": 2, "log_every": 1},
         }

@@ -187,18 +187,23 @@ def test_a_missing_page_is_made_again(tiny_values: dict[str, Any], tmp_path: Pat
     assert not killed_inside.exists()
 
 
-def test_weights_that_are_not_finite_are_never_saved(
-    tiny_values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def poison_after_step(monkeypatch: pytest.MonkeyPatch, step: int, weights: str, value: float) -> None:
+    """Set weights to a value after the losses of a step were looked at."""
     original = Trainer._train
 
     def poisoned(self: Trainer, *batch: Any) -> None:
         original(self, *batch)
-        if self.state.step == 6:  # after the losses were looked at
+        if self.state.step == step:
             with torch.no_grad():
-                next(self.network.parameters()).fill_(float("inf"))
+                next(getattr(self, weights).parameters()).fill_(value)
 
     monkeypatch.setattr(Trainer, "_train", poisoned)
+
+
+def test_weights_that_are_not_finite_are_never_saved(
+    tiny_values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    poison_after_step(monkeypatch, 6, "network", float("inf"))
     config = config_of(tiny_values, training={"checkpoint_every": 3})
     with pytest.raises(UserError, match=r"weights became non-finite at step 6; .*step-000000003"):
         train(config, tmp_path / "run")
@@ -209,15 +214,7 @@ def test_weights_that_are_not_finite_are_never_saved(
 def test_a_run_that_diverges_before_a_validation_says_so(
     tiny_values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = Trainer._train
-
-    def poisoned(self: Trainer, *batch: Any) -> None:
-        original(self, *batch)
-        if self.state.step == 4:
-            with torch.no_grad():
-                next(self.average.parameters()).fill_(float("nan"))
-
-    monkeypatch.setattr(Trainer, "_train", poisoned)
+    poison_after_step(monkeypatch, 4, "average", float("nan"))
     with pytest.raises(UserError, match=r"predictions became non-finite at step 4; .*step-000000003.*lower optim\.lr"):
         train(config_of(tiny_values), tmp_path / "run")
 
