@@ -91,11 +91,31 @@ def test_only_compilers_are_ended(compiler: subprocess.Popen[bytes], cache: Path
         other.wait()
 
 
+def test_a_compiler_is_spared_while_its_program_starts(
+    compiler: subprocess.Popen[bytes], cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process has no command for a moment while it becomes another program; it has not ended."""
+    listed = [each._replace(command="") if each.parent == compiler.pid else each for each in list_processes()]
+    monkeypatch.setattr(compiler_processes, "list_processes", lambda: listed)
+    assert [each.command for each in find_compilers(str(cache))][1:] == [""]
+    end_compilers()
+    assert ended_by_its_program(compiler)
+
+
+def test_a_process_that_has_ended_is_not_listed() -> None:
+    with subprocess.Popen(["true"]) as ended:
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)  # it has ended, but is not removed yet
+        assert ended.pid not in [each.pid for each in list_processes()]
+
+
 def test_processes_are_listed_without_a_proc_file_system(
     compiler: subprocess.Popen[bytes], cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The output is what `ps` of macOS prints."""
-    printed = f"    1     0 /sbin/launchd\n{compiler.pid} {os.getpid()} c++ {cache}/x.cpp -o {cache}/x.so\n"
+    printed = (
+        f"    1     0 Ss   /sbin/launchd\n{compiler.pid} {os.getpid()} S+   c++ {cache}/x.cpp -o {cache}/x.so\n"
+        f"    7 {compiler.pid} Z    (cc1plus)\n"
+    )
     monkeypatch.setattr(Path, "exists", lambda _: False)
     monkeypatch.setattr(compiler_processes.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=printed))
     assert [each.pid for each in list_processes()] == [1, compiler.pid]

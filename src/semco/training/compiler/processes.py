@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 # Seconds after which a compiler that does not end is killed, and after which it is no longer waited for.
 KILL_AFTER, GIVE_UP_AFTER = 0.5, 3.0
+# States of a process that has ended, but whose parent has not asked for its exit code yet.
+ENDED = ("Z", "X")
 
 
 class Process(NamedTuple):
@@ -22,21 +24,22 @@ class Process(NamedTuple):
 
     pid: int
     parent: int
-    command: str
+    command: str  # empty for a moment while it starts another program
 
 
 def list_processes() -> Iterator[Process]:
-    """Yield the processes of this machine that this one may see."""
+    """Yield the processes of this machine that this one may see and that have not ended."""
     if Path("/proc/self/stat").exists():
         yield from _read_proc()
         return
     try:
-        listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True)
+        listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,stat=,args="], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return
     for line in listed.stdout.splitlines():
-        pid, parent, command = line.split(None, 2)
-        yield Process(int(pid), int(parent), command)
+        pid, parent, state, command = line.split(None, 3)
+        if state[0] not in ENDED:
+            yield Process(int(pid), int(parent), command)
 
 
 def _read_proc() -> Iterator[Process]:
@@ -46,8 +49,9 @@ def _read_proc() -> Iterator[Process]:
             command = (folder / "cmdline").read_text(errors="replace").replace("\0", " ")
         except OSError:  # it has ended, or belongs to another user
             continue
-        parent = status.rpartition(")")[2].split()[1]
-        yield Process(int(folder.name), int(parent), command)
+        state, parent = status.rpartition(")")[2].split()[:2]
+        if state not in ENDED:
+            yield Process(int(folder.name), int(parent), command)
 
 
 def find_compilers(folder: str) -> list[Process]:
@@ -68,7 +72,7 @@ def end_compilers(number: int = signal.SIGTERM, ending: set[int] | None = None) 
     folder = os.environ.get("TORCHINDUCTOR_CACHE_DIR")  # torch sets it before the first compiler
     compilers = find_compilers(folder) if folder else []
     spared = set() if ending is None else ending
-    spared |= {each.parent for each in compilers if each.command}  # one without a command has ended
+    spared |= {each.parent for each in compilers}
     for compiler in compilers:
         if compiler.pid not in spared:
             with suppress(ProcessLookupError):  # it has ended
