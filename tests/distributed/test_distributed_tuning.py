@@ -15,7 +15,6 @@ from semco.config import Config, ModelConfig, merge
 from semco.experiment import train
 from semco.models import build_backbone
 from semco.run.folder import RunFolder
-from semco.training.features import DATA
 
 # Processes that import torch, on a busy machine.
 pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("no_page", "each_probe_is_fitted_once")]
@@ -53,6 +52,6 @@ def test_two_processes_compute_what_one_does(
         one, two = (RunFolder(tmp_path / f"{count}-{name}").result() for count in ("one", "two"))
         assert one.probe == two.probe
         assert one.test_accuracy == two.test_accuracy
-    files = [sorted(tmp_path.glob(f"cache-{count}/semco/features/*/{DATA}")) for count in ("one", "two")]
+    files = [sorted(tmp_path.glob(f"cache-{count}/semco/features/*/features.*")) for count in ("one", "two")]
     assert [file.read_bytes() for file in files[0]] == [file.read_bytes() for file in files[1]]
-    assert len(files[0]) == 2  # top and heads
+    assert len(files[0]) == 4  # training and test images for top and heads

@@ -118,6 +118,23 @@ def test_a_step_is_timed_on_the_real_network(tune: str, make_config: Make, weigh
     assert (timer.frozen_seconds() > 0) is (tune != "all")
 
 
+def test_only_images_that_are_not_stored_pass_the_frozen_layers(
+    make_config: Make, weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plans, "shortest_time", lambda *_: plans.TIMED_IMAGES * 0.5)  # half a second per image
+    monkeypatch.setattr("semco.experiment.model.cache_folder", lambda _: tmp_path / "cache")
+
+    def seconds(views: int) -> float:
+        config = make_config(model={"weights": str(weights), "tune": "heads", "cached_views": views})
+        return StepTimer(config, problem_of(config), CPU).frozen_seconds()
+
+    assert seconds(2) == 0.5 * (160 * 5 + 80)
+    config = make_config(model={"weights": str(weights), "tune": "heads", "cached_views": 2}, training={"steps": 1})
+    train(config, tmp_path / "run")
+    assert seconds(2) == 0
+    assert seconds(3) == 0.5 * 160 * 7  # the test images have no such views
+
+
 def test_a_planned_run_saves_what_was_chosen(
     make_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,9 +22,10 @@ from semco.data.storage.chunks import LOCK, PROGRESS
 from semco.data.storage.folders import remove_oldest
 from semco.data.views import Augment
 from semco.errors import UserError
-from semco.training.features import CHUNK, DATA, CachedInputs, FeatureFile
+from semco.training.features import CHUNK, CachedInputs, FeatureFile
 
 CPU = torch.device("cpu")
+DATA = "features.f16"
 IMAGES, VIEWS = 2 * CHUNK + 5, 2  # three chunks, the last one short
 CHUNKS = 3
 VIEWS_PER_CHUNK = 1 + 2 * VIEWS
@@ -258,6 +259,15 @@ def test_views_are_drawn_anew_and_decided_by_the_generator(tmp_path: Path) -> No
     more = inputs.views(position, 3, 0, torch.Generator().manual_seed(0))
     assert torch.equal(more.weak[2], more.weak[0])  # only two are stored
     assert more.strong == ()
+
+
+def test_without_views_the_outputs_are_stored_as_they_are(tmp_path: Path) -> None:
+    file, frozen, inputs = FeatureFile(tmp_path, IMAGES, 0, (4, 8, 8)), Frozen(), make_inputs()
+    file.compute(frozen, inputs, CPU, no_report)
+    assert frozen.calls == CHUNKS  # the plain view of each chunk
+    assert (tmp_path / "features.f32").stat().st_size == file.size == IMAGES * 4 * 8 * 8 * 4
+    position = torch.arange(CHUNK)
+    torch.testing.assert_close(CachedInputs(file, CPU).plain(position), frozen(inputs.plain(position)), rtol=0, atol=0)
 
 
 def test_vectors_are_inputs_too(tmp_path: Path) -> None:

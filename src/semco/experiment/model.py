@@ -6,8 +6,7 @@ Shapes: N images, F features, K classes, d embedding size.
 from __future__ import annotations
 
 import copy
-import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -17,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from semco.config import Config, MethodConfig
-from semco.data.inputs import ImageInputs, Inputs
+from semco.data.inputs import ImageInputs, Inputs, images_at_a_time
 from semco.data.storage.folders import remove_oldest
 from semco.data.views import Augment
 from semco.distributed.processes import Processes, broadcast_from_main, same_error_everywhere
@@ -38,8 +37,10 @@ from semco.training.pool import NetworkPool
 
 # Bytes that all cached outputs of frozen layers may take; the files that were used longest ago are removed.
 MOST_CACHED = 20 * 10**9
-# Bytes of memory that the outputs of frozen layers for the test images may take; they are used twice.
-MOST_TEST_BYTES = 500 * 10**6
+# Bytes that those for the test images may take; larger ones are computed anew each time, which is twice per run.
+MOST_TEST_BYTES = 2 * 10**9
+# Names of the passes through the frozen layers, for their progress.
+PROGRESS, TEST_PROGRESS = "frozen layers", "frozen layers, test images"
 
 
 @dataclass(frozen=True)
@@ -90,37 +91,65 @@ class RunModel:
         """
         return self.tuned.first > 0 and not self.method.changes_images and self.method.takes_steps
 
+    def _views_of(self, images: Tensor) -> ImageInputs:
+        return ImageInputs(images, self.augment, self.device)
+
     @cached_property
     def inputs(self) -> Inputs:
         """What the trained part reads: views of the training images, or outputs of the frozen layers for them."""
-        images = ImageInputs(self.problem.dataset.train_images, self.augment, self.device)
-        return self._cached(images) if self.is_cached else images
+        images, file = self._views_of(self.problem.dataset.train_images), self.training_file
+        if file is None:
+            return images
+        return self._cached(file, images, f"{file.views_per_image} views of {file.images:,} images", PROGRESS)
+
+    @cached_property
+    def training_file(self) -> FeatureFile | None:
+        """The file with the outputs of the frozen layers for the training images, if they are computed once."""
+        if not self.is_cached:
+            return None
+        augment, count = self.config.augment.model_dump(mode="json"), len(self.problem.dataset.train_images)
+        return self._feature_file("training images", count, self.config.model.cached_views, augment)
+
+    @cached_property
+    def test_file(self) -> FeatureFile | None:
+        """The same for the test images, unless there are none or the file would be too large.
+
+        It must not push the file of the training images, which every run needs, out of the cache.
+        """
+        images = self.problem.dataset.test_images
+        if images is None or self.training_file is None:
+            return None
+        file = self._feature_file("test images", len(images), views=0)
+        most = min(MOST_TEST_BYTES, cache_limit(MOST_CACHED) - self.training_file.size)
+        return file if file.size <= most else None
 
     def test_inputs(self) -> Iterator[Tensor]:
         """Yield what the trained part reads for this process's share of the test images, in batches."""
-        yield from self._frozen_test or self._run_frozen_test()
-
-    @cached_property
-    def _frozen_test(self) -> list[Tensor]:
-        """The same, computed once; empty if nothing is cached or it would take too much memory."""
-        images = self.problem.dataset.test_images
-        size = 0 if images is None else len(images) * 4 * math.prod(self.inputs.shape)
-        return list(self._run_frozen_test()) if self.is_cached and size <= MOST_TEST_BYTES else []
-
-    def _run_frozen_test(self) -> Iterator[Tensor]:
         images, batch_size = self.problem.dataset.test_images, self.config.evaluation.batch_size
         assert images is not None
-        share = images[self.processes.share(len(images))]
-        batches = image_batches(share, self.problem.mean, self.problem.std, batch_size, self.device)
-        if not self.is_cached:
-            yield from batches
+        share = self.processes.share(len(images))
+        if self._cached_test is not None:
+            size = images_at_a_time(batch_size, self._cached_test.shape)
+            for start in range(share.start, share.stop, size):
+                yield self._cached_test.plain(torch.arange(start, min(start + size, share.stop)))
             return
-        frozen, done = self.tuned.frozen(), 0
-        with torch.inference_mode():
-            for outputs in with_reused_memory(map(frozen, batches), self.device):
-                yield outputs
-                done += len(outputs)
-                self.observer.on_loading("frozen layers, test images", done, len(share))
+        batches = image_batches(images[share], self.problem.mean, self.problem.std, batch_size, self.device)
+        yield from self._run_frozen(batches, len(images[share])) if self.is_cached else batches
+
+    @torch.inference_mode()
+    def _run_frozen(self, batches: Iterable[Tensor], count: int) -> Iterator[Tensor]:
+        done = 0
+        for outputs in with_reused_memory(map(self.tuned.frozen(), batches), self.device):
+            yield outputs
+            done += len(outputs)
+            self.observer.on_loading(TEST_PROGRESS, done, count)
+
+    @cached_property
+    def _cached_test(self) -> CachedInputs | None:
+        images = self.problem.dataset.test_images
+        if images is None or self.test_file is None:
+            return None
+        return self._cached(self.test_file, self._views_of(images), f"{len(images):,} test images", TEST_PROGRESS)
 
     @torch.inference_mode()
     def input_shape(self, images: Inputs) -> tuple[int, ...]:
@@ -172,33 +201,46 @@ class RunModel:
     def _initial_weights(self) -> str:
         return digest(_on_cpu(self.tuned.whole.backbone), {})
 
-    def _cached(self, images: ImageInputs) -> CachedInputs:
-        """Compute the outputs of the frozen layers, unless a run before has done so."""
-        frozen, views = self.tuned.frozen(), self.config.model.cached_views
-        count = len(self.problem.dataset.train_images)
-        shape = self.input_shape(images)
+    @cached_property
+    def _features(self) -> Path:
+        """The folder of all files of outputs of frozen layers."""
+        return broadcast_from_main(cache_folder("features") or self.run / "features", self.processes)
+
+    @cached_property
+    def _frozen_weights(self) -> str:
+        return digest(_on_cpu(self.tuned.frozen()), {})
+
+    @cached_property
+    def _frozen_shape(self) -> tuple[int, ...]:
+        return self.input_shape(self._views_of(self.problem.dataset.train_images[:1]))
+
+    def _feature_file(self, sealed: str, count: int, views: int, augment: dict[str, Any] | None = None) -> FeatureFile:
+        """Return the file for ``count`` images, which the seal of the problem has under this name."""
         key = digest_of(
             [
-                self.problem.seal["training images"],
-                digest(_on_cpu(frozen), {}),
+                self.problem.seal[sealed],
+                self._frozen_weights,
                 views,
-                *shape,
+                *self._frozen_shape,
                 self.problem.mean,
                 self.problem.std,
-                self.config.augment.model_dump(mode="json"),
+                *([] if augment is None else [augment]),
                 *([] if self.precision == "float32" else [self.precision]),  # so that earlier files keep their names
             ]
         )
-        root = broadcast_from_main(cache_folder("features") or self.run / "features", self.processes)
-        file = FeatureFile(root / key, count, views, shape)
+        return FeatureFile(self._features / key, count, views, self._frozen_shape)
+
+    def _cached(self, file: FeatureFile, images: Inputs, what: str, name: str) -> CachedInputs:
+        """Compute the outputs of the frozen layers, unless a run before has done so; ``name`` is for the progress."""
         with same_error_everywhere(self.processes):
             if self.processes.is_main and not file.is_complete():
                 self.observer.on_message(
-                    f"computing the outputs of the {self.tuned.first} frozen layers once, for {1 + 2 * views} views of "
-                    f"{count:,} images: {file.size / 1e9:.2f} GB in {file.folder}"
+                    f"computing the outputs of the {self.tuned.first} frozen layers once, for {what}: "
+                    f"{file.size / 1e9:.2f} GB in {file.folder}"
                 )
-                remove_oldest(root, file.folder, max(0, cache_limit(MOST_CACHED) - file.size))
-                file.compute(frozen, images, self.device, partial(self.observer.on_loading, "frozen layers"))
+                remove_oldest(self._features, file.folder, max(0, cache_limit(MOST_CACHED) - file.size))
+                report = partial(self.observer.on_loading, name)
+                file.compute(self.tuned.frozen(), images, self.device, report)
         return CachedInputs(file, self.device)
 
     @cached_property

@@ -49,7 +49,7 @@ class Plan:
 
     config: Config
     step_seconds: float
-    frozen_seconds: float  # for the outputs of the frozen layers, once
+    frozen_seconds: float  # for the outputs of the frozen layers, unless they are stored
     repeats: int  # the run and those of the cross-validation
 
     @property
@@ -159,14 +159,15 @@ class StepTimer:
         return grown(small, double, size / TIMED_LABELLED)
 
     def frozen_seconds(self) -> float:
-        """Return the duration of the pass of all views through the frozen layers; 0 if it is not needed."""
-        if not self._model.is_cached:
+        """Return the duration of the pass through the frozen layers of all images whose outputs no run has stored."""
+        files = [file for file in (self._model.training_file, self._model.test_file) if file is not None]
+        missing = sum(file.count_missing() for file in files)
+        if not missing:
             return 0.0
         frozen, images = self._model.tuned.frozen(), self._images.plain(torch.arange(TIMED_IMAGES))
         with torch.inference_mode():
             seconds = shortest_time(lambda: frozen(images), self._device)
-        views = len(self._problem.dataset.train_images) * (1 + 2 * self._config.model.cached_views)
-        return seconds / TIMED_IMAGES * views
+        return seconds / TIMED_IMAGES * missing
 
     def _time_step(self, batch_size: int) -> float:
         network, problem, training = self._network(), self._problem, self._config.training

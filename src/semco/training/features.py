@@ -1,7 +1,8 @@
 """Outputs of the frozen layers of a network, computed once for all steps and kept in a memory-mapped file.
 
-For each training image the file holds the plain view, V weak and V strong views: (N, 1 + 2V, ...) float16. It is made
-in chunks of images (`semco.data.storage.chunks`).
+For each training image the file holds the plain view, V weak and V strong views: (N, 1 + 2V, ...) float16. For test
+images it holds the plain view as it was computed, in float32, so that no prediction depends on whether it was stored.
+A file is made in chunks of images (`semco.data.storage.chunks`).
 
 Shapes: N images, V views of each kind.
 """
@@ -24,7 +25,6 @@ from semco.data.storage.mapped import count_read, map_array
 from semco.training.allocator import reuse_freed_memory
 from semco.types import Views
 
-DATA = "features.f16"
 # Images whose views are computed at a time.
 CHUNK = 32
 
@@ -39,11 +39,18 @@ class FeatureFile:
     shape: tuple[int, ...]  # of one output of the frozen layers
 
     @property
+    def views_per_image(self) -> int:
+        """The plain view and those of both kinds."""
+        return 1 + 2 * self.views
+
+    @property
     def file(self) -> ChunkedFile:
-        shape = (self.images, 1 + 2 * self.views, *self.shape)
-        advice = f"lower model.cached_views ({self.views})"
+        shape = (self.images, self.views_per_image, *self.shape)
+        dtype = np.dtype(np.float16 if self.views else np.float32)
+        less = f"lower model.cached_views ({self.views})"
+        advice = less if self.views else "set SEMCO_CACHE_GB=0 to store none of test images"
         content = "the outputs of the frozen layers"
-        return ChunkedFile(self.folder / DATA, np.dtype(np.float16), shape, CHUNK, content, advice)
+        return ChunkedFile(self.folder / f"features.f{8 * dtype.itemsize}", dtype, shape, CHUNK, content, advice)
 
     @property
     def size(self) -> int:
@@ -51,7 +58,7 @@ class FeatureFile:
         return self.file.size
 
     def open(self) -> NDArray[Any]:
-        """Return the file as an array (N, 1 + 2V, ...) float16, read-only."""
+        """Return the file as an array (N, 1 + 2V, ...), read-only."""
         return map_array(self.file.data, self.file.dtype, self.file.shape)
 
     def mark_used(self) -> None:
@@ -61,6 +68,10 @@ class FeatureFile:
     def is_complete(self) -> bool:
         """Return whether all chunks are there and are what was computed."""
         return self.file.finished() is not None
+
+    def count_missing(self) -> int:
+        """Return how many views no run has computed yet."""
+        return (self.images - self.file.count_recorded()) * self.views_per_image
 
     def compute(self, frozen: nn.Module, inputs: Inputs, device: torch.device, report: Report) -> None:
         """Compute the chunks that are missing; another process that computes the same file is waited for."""
@@ -73,13 +84,14 @@ class FeatureFile:
 
             self.file.fill(make, report)
 
-    def _chunk(self, frozen: nn.Module, inputs: Inputs, number: int) -> NDArray[np.float16]:
+    def _chunk(self, frozen: nn.Module, inputs: Inputs, number: int) -> NDArray[Any]:
         """Return the outputs (n, 1 + 2V, ...) for one chunk of images; the number decides the views."""
         position = torch.arange(number * CHUNK, min((number + 1) * CHUNK, self.images))
-        views = inputs.views(position, self.views, self.views, make_generator(number, "features"))
-        each = [inputs.plain(position), *views.weak, *views.strong]
-        outputs: NDArray[np.float16] = torch.stack([frozen(view).half().cpu() for view in each], dim=1).numpy()
-        return outputs
+        each = [inputs.plain(position)]
+        if self.views:
+            views = inputs.views(position, self.views, self.views, make_generator(number, "features"))
+            each += [*views.weak, *views.strong]
+        return np.stack([frozen(view).numpy(force=True).astype(self.file.dtype) for view in each], axis=1)
 
 
 class CachedInputs:
@@ -113,7 +125,7 @@ class CachedInputs:
     def _select(self, position: Tensor, column: Tensor) -> Tensor:
         stored = self._array[position.numpy(), column.numpy()]
         count_read(self._array, stored.nbytes)
-        rows = torch.from_numpy(stored.astype(np.float32))
+        rows = torch.from_numpy(stored.astype(np.float32, copy=False))
         if rows.dim() == 4:
             rows = rows.contiguous(memory_format=torch.channels_last)
         return move(rows, self._device)
