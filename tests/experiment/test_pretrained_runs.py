@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import shutil
+import signal
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +25,16 @@ from semco.experiment import resume, train
 from semco.experiment.cross_validation import Comparison
 from semco.experiment.session import Session
 from semco.models import build_backbone
+from semco.run.folder import RunFolder
 from semco.run.result import ProbeResult
-from semco.training.features import DATA
 from semco.training.loop import Trainer
 from semco.training.observer import NullObserver
+from semco.training.signals import Interrupted
 from tests.experiment.same_runs import assert_same_run, weights_of
 
 pytestmark = pytest.mark.usefixtures("no_page", "each_probe_is_fitted_once")
 MODES = ["all", "top", "heads"]
+TRAINING, TEST = "features.f16", "features.f32"  # files with outputs of frozen layers
 NO_VALIDATION = {"validation": "none"}
 # The tensors of the tiny backbone below its top layers.
 BELOW_TOP = ("stem.", "norm.")
@@ -120,7 +124,7 @@ def make_config(tiny_values: dict[str, Any], weights: Path) -> Make:
 
 def damage(cache: Path) -> None:
     """Overwrite the feature files, which are then computed again."""
-    for file in cache.glob(f"*/{DATA}"):
+    for file in cache.glob("*/features.*"):
         file.write_bytes(bytes(file.stat().st_size))
 
 
@@ -172,9 +176,43 @@ def test_runs_with_the_same_frozen_layers_share_the_file(make_config: Make, tmp_
     train(make_config("heads"), tmp_path / "other", other)
     assert (first.has_computed, second.has_computed, other.has_computed) == (True, False, True)
     assert first.loaded["frozen layers"] == (160, 160)
-    assert second.loaded["frozen layers, test images"] == (80, 80)
+    assert first.loaded["frozen layers, test images"] == (80, 80)
+    assert second.loaded.keys() == set()
     # 160 images, 5 views, outputs of the first two layers and features, in half precision.
-    assert sorted(f.stat().st_size for f in cache.glob(f"*/{DATA}")) == [160 * 5 * 64 * 2, 160 * 5 * 16 * 4 * 4 * 2]
+    assert sizes(cache, TRAINING) == [160 * 5 * 64 * 2, 160 * 5 * 16 * 4 * 4 * 2]
+    assert sizes(cache, TEST) == [80 * 64 * 4, 80 * 16 * 4 * 4 * 4]
+
+
+def sizes(cache: Path, name: str) -> list[int]:
+    return sorted(file.stat().st_size for file in cache.glob(f"*/{name}"))
+
+
+def test_test_images_are_not_stored_where_they_would_push_out_training_images(
+    make_config: Make, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(make_config("heads"), tmp_path / "stored")
+    training, test = *sizes(cache, TRAINING), *sizes(cache, TEST)
+    monkeypatch.setattr("semco.experiment.model.MOST_CACHED", training + test - 1)
+    shutil.rmtree(cache)
+    recorder = Recorder()
+    train(make_config("heads"), tmp_path / "computed", recorder)
+    assert (sizes(cache, TRAINING), sizes(cache, TEST)) == ([training], [])
+    assert recorder.loaded["frozen layers, test images"] == (80, 80)
+    assert_same_run(tmp_path / "stored", tmp_path / "computed")
+
+
+def test_other_test_images_are_another_file(make_config: Make, tmp_path: Path, cache: Path) -> None:
+    train(make_config(), tmp_path / "first")
+    values = make_config().model_dump(mode="json")
+    with np.load(values["data"]["source"]) as images:
+        other = dict(images) | {"x_test": images["x_test"][::-1], "y_test": images["y_test"][::-1]}
+    np.savez(tmp_path / "other.npz", **other)
+    second = Recorder()
+    train(make_config(data={"source": str(tmp_path / "other.npz")}), tmp_path / "second", second)
+    assert second.loaded.keys() == {"frozen layers, test images"}
+    assert (len(sizes(cache, TRAINING)), len(sizes(cache, TEST))) == (1, 2)
+    accuracies = [RunFolder(tmp_path / run).result().test_accuracy for run in ("first", "second")]
+    assert accuracies[0] == accuracies[1]  # the same images in another order
 
 
 @pytest.mark.parametrize(
@@ -207,7 +245,7 @@ def test_without_a_cache_folder_the_file_lies_in_the_run(
 ) -> None:
     monkeypatch.setattr("semco.experiment.model.cache_folder", lambda _: None)
     train(make_config(), tmp_path / "run")
-    assert len(list((tmp_path / "run" / "features").glob(f"*/{DATA}"))) == 1
+    assert all(len(sizes(tmp_path / "run" / "features", name)) == 1 for name in (TRAINING, TEST))
 
 
 def test_changed_weights_are_noticed(make_config: Make, tmp_path: Path, weights: Path) -> None:
@@ -393,6 +431,26 @@ def test_a_run_stopped_in_its_cross_validation_is_resumed(make_config: Make, tmp
     assert sorted(path.name for path in (tmp_path / "broken" / "folds").iterdir()) == ["1", "2"]
     resume(tmp_path / "broken")
     assert_same_run(tmp_path / "whole", tmp_path / "broken")
+
+
+def test_a_signal_in_the_cross_validation_names_the_run_that_can_be_resumed(make_config: Make, tmp_path: Path) -> None:
+    class Interrupting(Recorder):
+        lines = 0
+
+        def on_step(self, step: int) -> None:
+            super().on_step(step)
+            if self.steps == 8:  # the second step of the first fold
+                signal.raise_signal(signal.SIGINT)
+
+        def on_line(self, line: Mapping[str, float | None]) -> None:
+            self.lines += "loss" in line
+
+    observer = Interrupting()
+    with pytest.raises(Interrupted, match="stopped by SIGINT after step 6") as stopped:
+        train(make_config("heads", data=NO_VALIDATION), tmp_path / "run", observer)
+    assert stopped.value.run == tmp_path / "run"
+    assert observer.lines == 6  # not those of the fold
+    assert resume(stopped.value.run).steps == 6
 
 
 @pytest.mark.usefixtures("probe_never_kept")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import multiprocessing
 import os
 import shlex
 import signal
@@ -108,9 +109,15 @@ def show_how_to_resume(command: str | None = None) -> Iterator[None]:
     try:
         yield
     except Interrupted as stopped:
-        resume = command or f"semco resume {shlex.quote(str(stopped.run))}"
+        resume = command or f"semco resume {shlex.quote(str(stopped.run))}{_same_processes()}"
         status_console().print(f"{stopped}; saved. Resume with: {resume}", markup=False, highlight=False)
         raise typer.Exit(stopped.exit_code) from None
+
+
+def _same_processes() -> str:
+    """Return the option for as many processes as this command started; none if torchrun started them."""
+    count = os.environ.get("WORLD_SIZE", "1") if multiprocessing.parent_process() else "1"
+    return f" --processes {count}" if count != "1" else ""
 
 
 def show_result(result: RunResult, *, as_json: bool) -> None:

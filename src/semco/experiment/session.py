@@ -42,9 +42,10 @@ from semco.run.folder import RunFolder
 from semco.run.identity import run_digest
 from semco.run.result import ProbeResult, RunResult
 from semco.training.loop import Trainer
-from semco.training.observer import Observer
+from semco.training.observer import Observer, WithoutLines
 from semco.training.precision import Choice, choose_precision
 from semco.training.regrouping import group_changes, learned_groups
+from semco.training.signals import Interrupted
 from semco.training.statistics import describe_pool
 from semco.types import Outputs, PseudoLabels
 
@@ -284,7 +285,10 @@ class Session:
         outcomes = []
         for number, held_out in enumerate(fold_positions(class_ids, folds, self.config.training.seed), start=1):
             self.observer.on_message(f"comparing with the linear probe: held-out labels, part {number} of {folds}")
-            outcomes.append(self._fold(number, held_out).outcome(torch.from_numpy(split.labelled[held_out])))
+            try:
+                outcomes.append(self._fold(number, held_out).outcome(torch.from_numpy(split.labelled[held_out])))
+            except Interrupted as stopped:  # the folder of a part cannot be resumed by itself
+                raise Interrupted(stopped.number, self.config.training.total_steps, self.run.path) from None
         shutil.rmtree(self.run.folds, ignore_errors=True)
         return Comparison(*(np.concatenate(each) for each in zip(*outcomes, strict=True)))
 
@@ -295,7 +299,8 @@ class Session:
         problem = replace(self.problem, split=rest)
         training = self.config.training.model_copy(update={"precision": self._precision})
         config = self.config.model_copy(update={"training": training})
-        return replace(self, config=config, run=RunFolder(self.run.folds / str(number)), problem=problem)
+        run, observer = RunFolder(self.run.folds / str(number)), WithoutLines(self.observer)
+        return replace(self, config=config, run=run, problem=problem, observer=observer)
 
     def outcome(self, index: Tensor) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Train, and return for which training images the trained network is right, and for which the probe."""

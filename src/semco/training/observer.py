@@ -53,3 +53,9 @@ class Observers:
     def on_message(self, text: str) -> None:
         for each in self._observers:
             each.on_message(text)
+
+
+class WithoutLines(Observers):
+    """Passes on everything but the metrics: those of a run inside of another one would look like its own."""
+
+    def on_line(self, line: MetricsLine) -> None: ...
