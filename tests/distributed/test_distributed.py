@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
+import faulthandler
+import gc
 import json
 import math
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +30,7 @@ from semco.distributed.processes import (
     gather_uneven_rows,
     process_group,
     same_error_everywhere,
+    share_gradients,
     sum_over_processes,
 )
 from semco.errors import UserError
@@ -131,6 +136,32 @@ def assert_equal(one: Path, two: Path) -> None:
     assert first.keys() == second.keys()
     assert all(torch.equal(first[name], second[name]) for name in first)
     assert lines_of(one) == lines_of(two)
+
+
+# --- the group ends ---
+
+
+def _end_while_a_thread_of_the_group_waits_for_the_gil() -> None:
+    processes = Processes.from_environment()
+    if not processes.is_main:
+        with process_group(processes):
+            share_gradients(nn.Linear(1, 1), processes)
+            time.sleep(0.2)
+            os._exit(0)  # and so the message that the other one waits for never comes
+    faulthandler.dump_traceback_later(20, exit=True)  # in the deadlock no thread of Python runs
+    with process_group(processes):
+        shared = share_gradients(nn.Linear(1, 1), processes)
+        # Only the group still needs these tensors.
+        torch.distributed.all_gather([torch.zeros(1), torch.zeros(1)], torch.zeros(1), async_op=True)
+    sys.setswitchinterval(60)  # a thread that waits for the GIL does not get it between two lines
+    sleep_with_the_gil = ctypes.PyDLL(None).usleep
+    sleep_with_the_gil(500_000)  # the other process ends; the message fails, and its tensor is to be freed
+    del shared
+    gc.collect()
+
+
+def test_the_end_of_a_group_is_no_deadlock() -> None:
+    in_processes(2, _end_while_a_thread_of_the_group_waits_for_the_gil)
 
 
 # --- two processes are one ---
@@ -374,6 +405,6 @@ def test_a_signal_to_the_command_saves_and_keeps_its_exit_code(tiny_values: dict
     started.terminate()
     _, errors = started.communicate(timeout=500)
     assert started.returncode == 143, errors
-    assert errors.count("Resume with: semco resume") == 1
+    assert errors.count(f"Resume with: semco resume {tmp_path / 'run'} --processes 2\n") == 1
     assert "Traceback" not in errors
     assert len(list((tmp_path / "run" / "checkpoints").iterdir())) == 1

@@ -22,6 +22,9 @@ from semco.distributed.parent import end_with_parent, has_parent
 from semco.errors import UserError
 
 T = TypeVar("T")
+# Closed groups, kept until the process ends. DDP's reducer drops its group while it holds the GIL. If that were the
+# last reference, the group would wait for its threads, one of which may wait for the GIL to free a tensor: a deadlock.
+_CLOSED: list[dist.ProcessGroup] = []
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,8 @@ def process_group(processes: Processes) -> Iterator[None]:
     try:
         yield
     finally:
+        assert dist.group.WORLD is not None
+        _CLOSED.append(dist.group.WORLD)
         dist.destroy_process_group()
 
 
