@@ -76,6 +76,39 @@ def test_labels_by_keyboard_and_mouse(browser: Browser, tmp_path: Path) -> None:
         assert [each for each in browser.problems if "/thumbnail/" not in each] == []
 
 
+def test_an_answer_that_comes_late_does_not_replace_a_newer_one(browser: Browser, tmp_path: Path) -> None:
+    order = "[...document.querySelectorAll('.tile')].map((each) => each.ariaLabel).join()"
+    with Studio(copy_fruit(tmp_path / "photos", CLASSES, 4), tmp_path / "project", CLASSES) as studio:
+        show(browser, studio)
+        go(browser, "label", "document.querySelectorAll('.tile.loaded').length === 12")
+        browser.wait("!document.querySelector('.status').textContent.includes('choosing')")
+        press(browser, "name")
+        by_name = ",".join(f"Photo {number}, no label" for number in range(1, 13))
+        browser.wait(f"{order} === {by_name!r}")
+        # Answers to these questions are handed to the page a moment later.
+        browser.run(
+            """window.late = []; window.fetch = ((ask) => async (path, options) => {
+                const answer = await ask(path, options);
+                if (!/diverse|name.0$/.test(path)) return answer;
+                await new Promise((done) => setTimeout(done, 300));
+                setTimeout(() => late.push(path), 50);
+                return answer; })(window.fetch)"""
+        )
+        press(browser, "diverse")
+        press(browser, "name")
+        browser.wait("late.length === 1")
+        assert browser.run(order) == by_name
+        browser.run("document.querySelector('.wall').focus()")
+        browser.key(" ")
+        browser.key("ArrowRight")
+        browser.wait("late.length === 2")
+        assert (
+            browser.run("document.querySelector('#preview .caption b').textContent") == studio.project.photos.names[1]
+        )
+        browser.key("Escape")
+        assert browser.problems == []
+
+
 def test_every_page_fits_a_phone_and_has_its_landmarks(browser: Browser, tmp_path: Path) -> None:
     with Studio(copy_fruit(tmp_path / "photos", CLASSES, 2), tmp_path / "project", CLASSES) as studio:
         browser.resize(400, 800, dark=True)

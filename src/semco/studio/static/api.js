@@ -19,3 +19,14 @@ async function ask(path, options) {
 export const get = (path) => ask(path);
 export const post = (path, values) => ask(path, { method: "POST", body: JSON.stringify({ tab: TAB, ...values }) });
 export const upload = (path, file) => ask(path, { method: "POST", body: file });
+
+// `get` for one place on a page: the answer is null if that place has asked again since. Answers may come in any order.
+export function getNewest() {
+  let last = 0;
+  return async (path) => {
+    last += 1;
+    const own = last,
+      answer = await get(path);
+    return own === last ? answer : null;
+  };
+}

@@ -1,6 +1,6 @@
 // Label: a wall of photos, the classes beside it.
 
-import { get } from "./api.js";
+import { getNewest } from "./api.js";
 import { count, h, plain, put, putNew, say } from "./dom.js";
 import { Palette } from "./palette.js";
 import { attempt, nothing, segmented } from "./parts.js";
@@ -65,12 +65,13 @@ export function labelPage() {
     ".",
   );
 
+  const get = getNewest();
   const reload = () =>
     attempt(async () => {
       const { class: chosen, ...others } = query;
       if (chosen) others[query.labelled === "yes" ? "label" : "guesses"] = chosen;
       const view = await get(`/api/view?${new URLSearchParams(others)}`);
-      if (isClosed) return;
+      if (isClosed || !view) return;
       wall.show(view);
       draw();
     });

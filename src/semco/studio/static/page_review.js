@@ -1,6 +1,6 @@
 // Review: what the model says about photos without a label; confirm or correct, many at once.
 
-import { get } from "./api.js";
+import { get, getNewest } from "./api.js";
 import { colour, count, h, percent, plain, put, say } from "./dom.js";
 import { Palette } from "./palette.js";
 import { attempt, bar, busy, nothing, segmented } from "./parts.js";
@@ -30,8 +30,6 @@ function filtered(view, keep) {
     columns = ["numbers", "guesses", "confidence", "others"];
   return Object.fromEntries(columns.map((column) => [column, rows.map((i) => view[column][i])]));
 }
-
-const ask = (values) => get(`/api/view?${new URLSearchParams({ labelled: "no", order: "useful", ...values })}`);
 
 export function reviewPage() {
   let summary = null,
@@ -198,8 +196,12 @@ export function reviewPage() {
     );
   }
 
+  const getView = getNewest();
+  const ask = (values) => getView(`/api/view?${new URLSearchParams({ labelled: "no", order: "useful", ...values })}`);
+
   async function wallsOfPair() {
     const both = await ask({ guesses: pair });
+    if (!both) return null;
     // The most useful answers of each class of the pair: the heads disagree, or the model is unsure.
     return pair
       .split(",")
@@ -217,7 +219,7 @@ export function reviewPage() {
   async function wallOfView() {
     const [, name, values] = VIEWS[view];
     const found = await ask({ ...values, ...(group && view !== "pair" ? { guesses: group } : {}) });
-    return [wallFor(name, view === "sure" ? filtered(found, (i) => found.others[i] < 0) : found)];
+    return found && [wallFor(name, view === "sure" ? filtered(found, (i) => found.others[i] < 0) : found)];
   }
 
   const reload = () =>
@@ -228,7 +230,9 @@ export function reviewPage() {
       const focused = controls.contains(document.activeElement) ? document.activeElement.tagName : "";
       drawControls();
       if (focused) controls.querySelector(focused === "SELECT" ? "select" : "input:checked").focus();
-      put(stage, await (view === "pair" && pair ? wallsOfPair() : wallOfView()));
+      const shown = await (view === "pair" && pair ? wallsOfPair() : wallOfView());
+      if (!shown) return;
+      put(stage, shown);
       [active] = walls;
       drawStatus();
       if ([document.body, document.getElementById("main")].includes(document.activeElement)) focus();

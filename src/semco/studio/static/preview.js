@@ -1,6 +1,6 @@
 // One photo, large, with the keys of the wall: arrows, numbers, Enter, space or Escape to close.
 
-import { get } from "./api.js";
+import { getNewest } from "./api.js";
 import { colour, find, h, put } from "./dom.js";
 import { attempt } from "./parts.js";
 import { className, store } from "./store.js";
@@ -8,7 +8,8 @@ import { className, store } from "./store.js";
 export function openPreview(wall) {
   const dialog = find("#preview"),
     caption = h("p", { class: "caption" }),
-    classes = h("div", { class: "preview-classes" });
+    classes = h("div", { class: "preview-classes" }),
+    get = getNewest();
   const image = h("img", { alt: "", onerror: () => put(caption, "This photo cannot be read.") });
   const give = (classNumber) => {
     wall.selected.clear();
@@ -48,10 +49,11 @@ export function openPreview(wall) {
           ),
         ),
       );
-      const { name } = await get(`/api/name/${number}`);
+      const file = await get(`/api/name/${number}`);
+      if (!file) return;
       put(
         caption,
-        h("b", {}, name),
+        h("b", {}, file.name),
         label !== undefined ? ` · labelled ${className(label)}` : "",
         answer ? ` · model: ${className(answer.guess)}, ${answer.confidence} %` : "",
       );
