@@ -17,9 +17,12 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from typer.testing import CliRunner
 
 import semco
-from semco.export.service import ADDRESSES, Limits, Service, make_server
+from semco.cli.main import app
+from semco.errors import UserError
+from semco.export.service import ADDRESSES, Limits, Service, bind, make_server
 from tests.conftest import tiny_images
 from tests.export.chromium import PROGRAM, Browser
 
@@ -28,11 +31,10 @@ class Server:
     """The service in a thread, on a free port."""
 
     def __init__(self, run: Path, limits: Limits | None = None, token: str | None = None) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        self._server = make_server(Service(semco.load(run, engine="torch"), limits, token), "127.0.0.1", self.port)
-        self._thread = threading.Thread(target=self._server.run, daemon=True)
+        listening = bind()
+        self.port = listening.getsockname()[1]
+        self._server = make_server(Service(semco.load(run, engine="torch"), limits, token))
+        self._thread = threading.Thread(target=self._server.run, args=([listening],), daemon=True)
         self._thread.start()
         while not self._server.started:
             time.sleep(0.01)
@@ -200,3 +202,13 @@ def test_a_photo_is_dropped_on_the_page(server: Server, run: Path, photos: list[
         assert about == f"photo.png · look-alikes: {expected.group}"
         shown = browser.run("document.querySelector('.row span:last-child').textContent")
         assert float(shown.rstrip(" %")) == pytest.approx(100 * (expected.confidence or 0), abs=0.06)
+
+
+def test_a_port_that_is_in_use_and_an_unknown_host_are_named(server: Server, run: Path) -> None:
+    with pytest.raises(UserError, match=f"port {server.port} of 127.0.0.1 cannot be used: Address already in use; "):
+        bind(port=server.port)
+    with pytest.raises(UserError, match=r"host no\.such\.host\.invalid cannot be used: .*; choose another one"):
+        bind("no.such.host.invalid")
+    done = CliRunner().invoke(app, ["serve", str(run), "--port", str(server.port)])
+    assert isinstance(done.exception, UserError)
+    assert "http" not in done.output  # no address is printed that nobody answers at

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from semco.data.sources.bundled import fruit_photos
-from semco.export.service import app_server
+from semco.export.service import app_server, bind
 from semco.studio.project import Project
-from semco.studio.server import Guard, bind, build_app
+from semco.studio.server import Guard, build_app
 
 
 def copy_fruit(root: Path, classes: Sequence[str], per_class: int) -> Path:
@@ -31,7 +31,7 @@ class Studio:
 
     def __init__(self, photos: Path, folder: Path, classes: Sequence[str] = (), settings: Sequence[str] = ()) -> None:
         self.project = Project(photos, folder, classes, settings)
-        self._socket = bind(None)
+        self._socket = bind()
         self.port = self._socket.getsockname()[1]
         self.guard = Guard(self.port)
 
@@ -47,7 +47,7 @@ class Studio:
     def start_server(self) -> None:
         """Answer requests, also again after `stop_server`."""
         if self._socket.fileno() < 0:
-            self._socket = bind(self.port)
+            self._socket = bind(port=self.port)
         self._server = app_server(build_app(self.project, self.guard))
         self._thread = threading.Thread(target=self._server.run, args=([self._socket],), daemon=True)
         self._thread.start()

@@ -24,7 +24,7 @@ from PIL import Image
 from semco.config import ModelConfig
 from semco.evaluation.model_file import ModelDescription, SavedModel, empty_network, save_model
 from semco.evaluation.predictor import load
-from semco.export.service import Limits, Service, make_server
+from semco.export.service import Limits, Service, bind, make_server
 from torture.attack import Attack, Case, Failure
 from torture.mutations import damage
 
@@ -68,17 +68,15 @@ class Errors(logging.Handler):
 def start(model: Path) -> tuple[int, Errors]:
     """Start the server of this process; return its port and what it logs."""
     torch.set_num_threads(1)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    listening = bind()
     service = Service(load(model, engine="torch"), Limits(megabytes=0.02, photos=4, seconds=0.5))
-    server, errors = make_server(service, "127.0.0.1", port), Errors()
+    server, errors = make_server(service), Errors()
     for name in ("uvicorn.error", "asyncio"):
         logging.getLogger(name).addHandler(errors)
-    threading.Thread(target=server.run, daemon=True).start()
+    threading.Thread(target=server.run, args=([listening],), daemon=True).start()
     while not server.started:
         time.sleep(0.01)
-    return port, errors
+    return listening.getsockname()[1], errors
 
 
 @cache

@@ -22,9 +22,9 @@ def serve(
 
     service.check_installed()
     limits = service.Limits(megabytes=max_megabytes, seconds=timeout)
-    running = service.Service(load(model), limits, token)
     console = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
     url = f"http://{host}:{port}"
-    server = service.make_server(running, host, port)
-    console.print(f"{url}   {service.sample_request(url)}")
-    server.run()
+    with service.bind(host, port) as listening:
+        server = service.make_server(service.Service(load(model), limits, token))
+        console.print(f"{url}   {service.sample_request(url)}")
+        server.run([listening])

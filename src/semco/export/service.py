@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import socket
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -223,12 +224,30 @@ async def _closing(form: Any) -> Any:
         await form.close()
 
 
-def make_server(service: Service, host: str, port: int) -> Any:
-    """Return the service as a server, whose method ``run`` answers requests until it is stopped."""
-    return app_server(build_app(service), service.limits.seconds, host=host, port=port)
+def bind(host: str = "127.0.0.1", port: int = 0) -> socket.socket:
+    """Return a socket at an address of this machine, at a port or, with 0, at any free one."""
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        found = socket.socket(family, kind)
+    except OSError as error:
+        raise UserError(f"host {host} cannot be used: {error.strerror}; choose another one.") from None
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind(address)
+    except OSError as error:
+        found.close()
+        raise UserError(
+            f"port {port} of {host} cannot be used: {error.strerror}; choose another port or host."
+        ) from None
+    return found
 
 
-def app_server(app: Any, seconds: float = Limits.seconds, **address: Any) -> Any:
+def make_server(service: Service) -> Any:
+    """Return the service as a server, whose method ``run``, called with sockets, answers until it is stopped."""
+    return app_server(build_app(service), service.limits.seconds)
+
+
+def app_server(app: Any, seconds: float = Limits.seconds) -> Any:
     """Return a server of an ASGI application; a request must have arrived within ``seconds``."""
     import uvicorn
 
@@ -243,7 +262,6 @@ def app_server(app: Any, seconds: float = Limits.seconds, **address: Any) -> Any
         access_log=False,
         timeout_keep_alive=5,
         backlog=2048,
-        **address,
     )
     return uvicorn.Server(config)
 

@@ -10,7 +10,6 @@ import hmac
 import json
 import os
 import secrets
-import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from semco.errors import UserError
-from semco.export.service import RefusedError, app_server, check_installed, read_body, read_photos
+from semco.export.service import RefusedError, app_server, bind, check_installed, read_body, read_photos
 from semco.run.folder import RunFolder
 from semco.studio.classes import describe
 from semco.studio.journal import Conflict
@@ -321,21 +320,9 @@ def build_app(project: Project, guard: Guard) -> Any:
     return Starlette(routes=paths, exception_handlers=handlers, lifespan=lifespan)
 
 
-def bind(port: int | None) -> socket.socket:
-    """Return a socket on this machine only, at a port or at any free one."""
-    found = socket.socket()
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        found.bind(("127.0.0.1", port or 0))
-    except OSError as error:
-        found.close()
-        raise UserError(f"port {port} cannot be used: {error.strerror}; choose another one.") from None
-    return found
-
-
 def serve(project: Project, port: int | None, on_ready: Callable[[str], None]) -> None:
     """Show a project until the process is interrupted; ``on_ready`` gets the address to open."""
-    with bind(port) as listening:
+    with bind(port=port or 0) as listening:
         guard = Guard(listening.getsockname()[1])
         server = app_server(build_app(project, guard))
         on_ready(guard.url)
