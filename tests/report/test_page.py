@@ -80,8 +80,12 @@ def test_a_finished_run_shows_every_section(make_run, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("plain_figures")
-def test_statistics_of_pseudo_labels_are_in_the_report(make_run, tmp_path: Path) -> None:
-    """Class 0 is retained once in two images, correctly; all others never; the heads never disagree."""
+@pytest.mark.parametrize("is_known", [True, False])
+def test_statistics_of_pseudo_labels_are_in_the_report(make_run, tmp_path: Path, is_known: bool) -> None:
+    """Class 0 is retained once in two images, correctly; all others never; the heads never disagree.
+
+    If the true classes of the pool are not known, as those of people's own photos, nothing can be said about classes.
+    """
     run, heads = make_run("semco"), ("one_hot", "semantic", "ensemble")
     class_ids = [*range(10), -1]
     rows = len(heads) * len(class_ids)
@@ -93,10 +97,15 @@ def test_statistics_of_pseudo_labels_are_in_the_report(make_run, tmp_path: Path)
     }
     table |= dict.fromkeys(("retained", "correct", "correct_group"), retained)
     table |= {"images": [2.0] * rows, "disagreement": [0.0] * rows}
+    if not is_known:
+        table |= {
+            name: [value * (class_id < 0) for value, class_id in zip(table[name], table["class_id"], strict=True)]
+            for name in ("retained", "correct", "correct_group", "images")
+        }
     pq.write_table(pa.table(table), run / "classes.parquet")
     _, text = _page([run], tmp_path / "report.html")
-    assert "<h2>Pseudo-labels in numbers</h2>" in text
-    assert "<h2>Look-alike and distinct classes</h2>" in text
+    for heading in ("Pseudo-labels in numbers", "Look-alike and distinct classes", "Co-training"):
+        assert (f"<h2>{heading}</h2>" in text) is is_known
     assert "<h2>Most confused images</h2>" not in text  # there is no table of images
 
 
@@ -109,7 +118,7 @@ def test_statistics_of_pseudo_labels_are_in_the_report(make_run, tmp_path: Path)
         ({"labels_per_class": None, "num_labels": 40}, 0, "40 labels."),
         ({"labels_per_class": None, "labels": 40}, 0, "40 labels."),  # earlier versions
         ({"labels_per_class": None}, 10, "40 labels (all except 10 held out for validation)."),
-        ({"labels_per_class": None}, 0, "all available labels."),
+        ({"labels_per_class": None}, 0, "all 40 labels."),
     ],
 )
 def test_validation_images_do_not_count_as_labels(
@@ -201,6 +210,25 @@ def test_a_run_that_has_only_a_configuration(make_run, tmp_path: Path) -> None:
     page, text = _page([folder], tmp_path / "report.html")
     assert "has not been evaluated on any image yet" in text
     assert "svg" not in page.tags
+
+
+@pytest.mark.usefixtures("plain_figures")
+@pytest.mark.parametrize(("is_kept", "end"), [(False, ""), (True, ", which is kept as the model")])
+def test_without_test_images_the_page_begins_with_held_out_labels(
+    make_run, tmp_path: Path, is_kept: bool, end: str
+) -> None:
+    folder = make_run("semco")
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    for line in lines:
+        line.pop("validation_accuracy", None)
+    (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    result = json.loads((folder / "result.json").read_text())
+    probe = {"strength": 1.0, "held_out_images": 20, "held_out_accuracy": 0.75, "trained_accuracy": 0.8}
+    result |= {"test_accuracy": None, "validation_accuracy": None, "probe": probe | {"is_kept": is_kept}}
+    (folder / "result.json").write_text(json.dumps(result))
+    _, text = _page([folder], tmp_path / "report.html")
+    assert "Of 20 labelled images that were held out in turn, SemCo classifies 80.0 % correctly (" in text
+    assert f"and the linear probe 75.0 %{end}. The data set has no test images." in text
 
 
 @pytest.mark.usefixtures("plain_figures")

@@ -44,6 +44,11 @@ class ClassCounts:
         return int(self.values.shape[2]) - 1
 
     @property
+    def has_classes(self) -> bool:
+        """Whether the true class of any image of the pool is known."""
+        return bool(self.values[:, :, :-1].any())
+
+    @property
     def widest_head(self) -> str:
         """The ensemble of both heads if there is one, else the only head."""
         return self.heads[-1]

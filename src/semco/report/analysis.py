@@ -56,8 +56,9 @@ def _similar_classes(run: Run) -> SimilarClasses | None:
 
 
 def _counts(runs: Sequence[Run]) -> ClassCounts | None:
+    """Return the counts per class; None if there are none, or the true classes of the pool are not known."""
     found = [counts for run in runs if (counts := read_class_counts(run.path)) is not None]
-    return add_counts(found) if found else None
+    return add_counts(found) if any(counts.has_classes for counts in found) else None
 
 
 def _pseudo_labels(counts: Mapping[str, ClassCounts], classes: SimilarClasses, names: Sequence[str]) -> list[Section]:

@@ -133,7 +133,7 @@ def _validation_verdict(run: Run) -> str:
     """Return the main result of a run without test accuracy."""
     title, (_, values) = method_title(run), run.series("validation_accuracy")
     if not values:
-        return f"{title} has not been evaluated on any image yet."
+        return _held_out_verdict(run, title) or f"{title} has not been evaluated on any image yet."
     accuracy = format_accuracy(values[-1])
     if run.is_finished:
         images = f"{len(run.split.get('validation', ())):,} validation images"
@@ -141,6 +141,21 @@ def _validation_verdict(run: Run) -> str:
         between = f" ({interval})" if interval else ""
         return f"{title} classifies {accuracy} of {images} correctly{between}. The data set has no test images."
     return f"{title} classifies {accuracy} of the validation images correctly so far."
+
+
+def _held_out_verdict(run: Run, title: str) -> str:
+    """Return the result of the comparison with the linear probe on labels that were held out in turn, if any."""
+    probe = run.result.probe if run.result else None
+    if probe is None or probe.trained_accuracy is None or probe.held_out_accuracy is None:
+        return ""
+    interval = describe_interval(probe.trained_accuracy, probe.held_out_images)
+    between = f" ({interval})" if interval else ""
+    kept = ", which is kept as the model" if probe.is_kept else ""
+    return (
+        f"Of {probe.held_out_images:,} labelled images that were held out in turn, {title} classifies "
+        f"{format_accuracy(probe.trained_accuracy)} correctly{between} and the linear probe "
+        f"{format_accuracy(probe.held_out_accuracy)}{kept}. The data set has no test images."
+    )
 
 
 def _test_images(run: Run) -> str:
@@ -152,7 +167,7 @@ def _describe_labels(run: Run) -> str:
     """Return how many labels were used for training; images held out for validation do not count."""
     num_labels, per_class = run.num_labels, run.labels_per_class
     if num_labels is None:
-        return "all available labels"
+        return "all available labels" if run.result is None else f"all {run.result.num_labels:,} labels"
     if per_class and num_labels == per_class * len(run.class_names):
         return f"{num_labels:,} labels ({per_class} per class)"
     if run.is_label_limited:
@@ -175,6 +190,7 @@ def _tiles(repeats: Sequence[Run]) -> list[Tile]:
     error = mean_or_none(result.calibration_error for result in results)
     top5 = mean_or_none(result.top5 for result in results) if classes > 5 else None
     chance = f"chance: {100 / classes:.1f} %" if classes else ""
+    num_labels = results[0].num_labels if results else None
     tiles = [
         Tile("Test accuracy", format_accuracy(mean_or_none(run.accuracy() for run in runs)), chance),
         Tile("Linear probe", format_accuracy(mean_or_none(map(_probe_accuracy, results))), _probe_note(results)),
@@ -182,7 +198,7 @@ def _tiles(repeats: Sequence[Run]) -> list[Tile]:
             "Group accuracy", format_accuracy(mean_or_none(map(_group_accuracy, runs))), "a class of the correct group"
         ),
         Tile("Top-5 accuracy", format_accuracy(top5)),
-        Tile("Labels", format_num_labels(run.num_labels), f"{classes} classes" if classes else ""),
+        Tile("Labels", format_num_labels(num_labels or run.num_labels), f"{classes} classes" if classes else ""),
         Tile("Training time", format_duration(mean_or_none(run.seconds for run in runs)), f"{run.steps:,} steps"),
         Tile("Calibration error", format_accuracy(error), "|confidence − accuracy|"),
     ]
