@@ -61,6 +61,20 @@ def test_one_section() -> None:
     assert "training." not in shown
 
 
+@pytest.mark.parametrize("name", ["training.steps", "method.thresholds.tau_e"])
+def test_one_field(name: str) -> None:
+    shown = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["settings", name]).output
+    section, field, *_ = name.split(".")
+    fields = [line for line in shown.splitlines() if line.startswith(f"{section}.")]
+    assert [line.split("=")[0].removesuffix(".rule") for line in fields] == [f"{section}.{field}"]
+    assert f"{name}=" in shown
+
+
+def test_an_unknown_field_is_named() -> None:
+    done = CliRunner().invoke(app, ["settings", "training.stepz"])
+    assert str(done.exception).startswith("unknown field of training 'stepz'; did you mean 'steps'?")
+
+
 def test_a_methods_fields() -> None:
     shown = CliRunner().invoke(app, ["methods", "semco"]).output
     assert "method.tau_e=0.7  a number from 0 to 1" in shown

@@ -26,28 +26,36 @@ KINDS = {
 }
 
 
-def settings(section: str = typer.Argument(None, help="Show only this section, for example training.")) -> None:
+def settings(
+    section: str = typer.Argument(
+        None, help="Show only this section or field, for example training or training.steps."
+    ),
+) -> None:
     """List the fields that --set takes: default, allowed values, meaning."""
     from semco.config import Config
     from semco.errors import unknown
 
     sections = {name: type(values) for name, values in Config()}
-    if section is not None and section not in sections:
-        raise unknown("section", section, sections)
-    for name in sections if section is None else [section]:
-        show_fields(name, sections[name])
-    if section in (None, "method"):
+    name, _, field = (section or "").partition(".")
+    if name and name not in sections:
+        raise unknown("section", name, sections)
+    field = field.partition(".")[0]  # a field of a rule is shown with the rule
+    if field and field not in sections[name].model_fields:
+        raise unknown(f"field of {name}", field, sections[name].model_fields)
+    for each in [name] if name else sections:
+        show_fields(each, sections[each], field)
+    if name in ("", "method"):
         Console().print(
             "These are the fields of SemCo+; `semco methods NAME` shows those of other methods.", style="dim"
         )
 
 
-def show_fields(section: str, config: type[Section]) -> None:
-    """Print each field as it is written after --set: default, allowed values, and its meaning below."""
+def show_fields(section: str, config: type[Section], only: str = "") -> None:
+    """Print each field, or only one, as it is written after --set: default, allowed values, and its meaning below."""
     console = Console(highlight=False)
     defaults = config.model_construct().model_dump(mode="json")
     for field, schema in config.model_json_schema()["properties"].items():
-        if (section, field) == ("method", "name"):
+        if (section, field) == ("method", "name") or (only and field != only):
             continue
         branches = _branches(config, field)
         value = defaults[field]["rule"] if branches else defaults.get(field)
