@@ -19,7 +19,7 @@ from semco.config import Config, ModelConfig, configure, merge
 from semco.data.sources import load
 from semco.errors import UserError
 from semco.evaluation.model_file import load_model
-from semco.evaluation.probe import STRENGTHS, fit_embedding
+from semco.evaluation.probe import STRENGTHS, fit_embedding, with_embedding_length
 from semco.evaluation.results import image_batches
 from semco.experiment import resume, train
 from semco.experiment.cross_validation import Comparison
@@ -466,7 +466,7 @@ def test_heads_start_from_the_probe_or_from_the_seed(
     x, y = features_of(tmp_path / "auto", make_config(tune), "labelled")
     vectors = torch.from_numpy(np.load(tiny_vectors))
     vectors = vectors / vectors.norm(dim=1, keepdim=True)
-    weight, bias = fit_embedding(x, vectors[y])
+    weight, bias = with_embedding_length(*fit_embedding(x, vectors[y]), x)
     torch.testing.assert_close(auto["heads.semantic.weight"], weight, atol=1e-2, rtol=1e-2)  # float16
     torch.testing.assert_close(auto["heads.semantic.bias"], bias, atol=1e-2, rtol=1e-2)
     for head in ("one_hot", "semantic"):

@@ -21,6 +21,10 @@ MOST_FOLDS = 5
 MOST_ITERATIONS = 2000
 # Of the gradient; with scikit-learn's default, probabilities may be wrong by more than 1e-3.
 TOLERANCE = 1e-6
+# Length of the outputs with which a semantic head starts. Its loss, 3 (1 - cosine), has the curvature 3 / length², which
+# for this length is the 1/4 of a cross-entropy where it is largest. So the learning rate of the one-hot head suits it:
+# with outputs of length 1 the first steps of a short run destroyed it (docs/lab/pretrained.md).
+EMBEDDING_LENGTH = 12**0.5
 
 Floats = NDArray[np.float64]
 
@@ -99,3 +103,11 @@ def fit_embedding(features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     with threadpool_limits(1):
         model = RidgeCV(alphas=PENALTIES).fit(features.cpu().double().numpy(), targets.cpu().double().numpy())
     return torch.from_numpy(model.coef_).float(), torch.from_numpy(model.intercept_).float()
+
+
+def with_embedding_length(weight: Tensor, bias: Tensor, features: Tensor) -> tuple[Tensor, Tensor]:
+    """Return weight (d, F) and bias (d,) times a number that makes the outputs for features (N, F) as long as a
+    semantic head needs, in the root mean square; their directions, and so all predictions, stay the same."""
+    outputs = features.cpu().float() @ weight.T + bias
+    length = outputs.square().sum(dim=1).mean().sqrt().clamp_min(1e-6)
+    return EMBEDDING_LENGTH / length * weight, EMBEDDING_LENGTH / length * bias

@@ -20,7 +20,7 @@ from semco.data.inputs import ImageInputs, Inputs, images_at_a_time
 from semco.data.storage.folders import remove_oldest
 from semco.data.views import Augment
 from semco.distributed.processes import Processes, broadcast_from_main, same_error_everywhere
-from semco.evaluation.probe import Probe, fit_embedding, fit_probe
+from semco.evaluation.probe import Probe, fit_embedding, fit_probe, with_embedding_length
 from semco.evaluation.results import image_batches
 from semco.experiment.problem import Problem
 from semco.files import cache_folder, cache_limit
@@ -183,7 +183,7 @@ class RunModel:
         if isinstance(semantic, nn.Linear):
             features, class_ids = self._labelled(network)
             vectors = self.problem.label_vectors[class_ids.cpu()]
-            set_linear(semantic, *fit_embedding(features, vectors))
+            set_linear(semantic, *with_embedding_length(*fit_embedding(features, vectors), features))
 
     def complete(self, trained: nn.Module) -> Network:
         """Return the whole network with the weights of the trained part."""
