@@ -21,9 +21,9 @@ MOST_FOLDS = 5
 MOST_ITERATIONS = 2000
 # Of the gradient; with scikit-learn's default, probabilities may be wrong by more than 1e-3.
 TOLERANCE = 1e-6
-# Length of the outputs with which a semantic head starts. Its loss, 3 (1 - cosine), has the curvature 3 / length², which
-# for this length is the 1/4 of a cross-entropy where it is largest. So the learning rate of the one-hot head suits it:
-# with outputs of length 1 the first steps of a short run destroyed it (docs/lab/pretrained.md).
+# Length of the outputs with which a semantic head starts. Its loss, 3 (1 - cosine), has the curvature 3 / length²; for
+# this length that is 1/4, the largest p (1 - p) in the curvature of a cross-entropy. So the learning rate of the
+# one-hot head suits it. With outputs of length 1 the first steps of a short run destroyed it (docs/lab/pretrained.md).
 EMBEDDING_LENGTH = 12**0.5
 
 Floats = NDArray[np.float64]
