@@ -37,15 +37,20 @@ def brief(value: object, most: int = 200) -> str:
     return text if len(text) <= most else f"{text[: most - 4]} ..."
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def nearest(word: str, known: Iterable[str], most: int = 1) -> str:
     """Return a hint such as ``; did you mean 'semco'?``, or an empty string if no known word is similar."""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    close = difflib.get_close_matches(word, list(known), n=most, cutoff=0.5)
+    return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
 
 
-def unknown(kind: str, word: str, known: Iterable[str]) -> UserError:
-    """Return the error for a word that is not among the known ones, for example the name of a method."""
+def unknown(kind: str, word: str, known: Iterable[str], where: str | None = None) -> UserError:
+    """Return the error for a word that is not among the known ones, for example the name of a method.
+
+    It lists the known words. If they are too many, ``where`` says what lists them, and the three closest are suggested.
+    """
     options = sorted(known)
+    if where is not None:
+        return UserError(f"unknown {kind} {brief(word)}{nearest(word, options, 3) or '.'} {where}")
     return UserError(f"unknown {kind} {brief(word)}{nearest(word, options) or '.'} Known: {', '.join(options)}.")
 
 

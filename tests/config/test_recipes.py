@@ -328,3 +328,14 @@ def test_paths_are_from_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert config.labels.path == tmp_path / "vectors.npy"
     assert config.data.root == Path("gone")  # where there is nothing, the error is to say what was typed
     assert configure(options={"data": {"source": "cifar10"}}).data.source == "cifar10"
+
+
+def test_an_unknown_recipe_is_answered_by_the_closest_ones() -> None:
+    with pytest.raises(UserError) as error:
+        configure("cifar100-2500")
+    assert str(error.value) == (
+        "unknown recipe 'cifar100-2500'; did you mean 'cifar100-2500-mu7' or 'cifar100-2500-mu3' or "
+        "'cifar10-250-mu7'? 'semco recipes' and 'semco methods' list all."
+    )
+    with pytest.raises(UserError, match=r"^unknown recipe 'zzz'\. 'semco recipes' and 'semco methods' list all\.$"):
+        configure("zzz")

@@ -72,7 +72,7 @@ def find_recipe(name: str) -> Recipe:
         return Recipe(methods[name], {"method": {"name": name}})
     if (sentence := retired_recipe(name)) is not None:
         raise UserError(sentence)
-    raise unknown("recipe", name, [*recipes(), *methods])
+    raise unknown("recipe", name, [*recipes(), *methods], "'semco recipes' and 'semco methods' list all.")
 
 
 def method_titles() -> dict[str, str]:
