@@ -393,7 +393,7 @@ def test_torchrun_starts_the_command_line(tiny_values: dict[str, Any], tmp_path:
     assert refused.returncode == 2
     assert output == ""
     assert len(errors.splitlines()) == 1
-    assert "semco resume" in errors
+    assert "holds a finished run" in errors
 
 
 def test_a_signal_to_the_command_saves_and_keeps_its_exit_code(tiny_values: dict[str, Any], tmp_path: Path) -> None:

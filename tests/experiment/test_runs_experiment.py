@@ -102,7 +102,7 @@ def test_a_finished_run_only_gives_its_result(tiny_values: dict[str, Any], tmp_p
 def test_an_existing_run_is_not_overwritten(tiny_values: dict[str, Any], tmp_path: Path) -> None:
     finished(tiny_values, tmp_path / "run")
     before = (tmp_path / "run" / "result.json").read_bytes()
-    with pytest.raises(UserError, match="semco resume"):
+    with pytest.raises(UserError, match="holds a finished run"):
         train(config_of(tiny_values), tmp_path / "run")
     assert (tmp_path / "run" / "result.json").read_bytes() == before
 

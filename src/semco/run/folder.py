@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,8 +43,17 @@ def check_free(path: Path) -> None:
     if exists(path) and not path.is_dir():
         raise UserError(f"{path} is a file; choose another folder for the run.")
     if exists(path) and any(not is_leftover(entry) for entry in path.iterdir()):
-        resume = f"resume it with 'semco resume {path}', or " if (path / "config.yaml").exists() else ""
-        raise UserError(f"{path} exists and is not empty; {resume}choose another folder for the run.")
+        raise UserError(f"{_what_is_there(path)}choose another folder for the new run.")
+
+
+def _what_is_there(path: Path) -> str:
+    """Return what stands in the way of a new run, and what can be done with it, as the beginning of a sentence."""
+    run = RunFolder(path)
+    if run.is_complete():
+        return f"{path} holds a finished run: {run.report_file} is its report, 'semco continue' adds labels to it; "
+    if run.config_file.exists():
+        return f"{path} holds a run that is not finished; resume it (semco resume {shlex.quote(str(path))}) or "
+    return f"{path} exists and is not empty; "
 
 
 class RunFolder:
