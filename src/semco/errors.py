@@ -54,6 +54,15 @@ def unknown(kind: str, word: str, known: Iterable[str], where: str | None = None
     return UserError(f"unknown {kind} {brief(word)}{nearest(word, options) or '.'} Known: {', '.join(options)}.")
 
 
+def data_size(count: float) -> str:
+    """Return a number of bytes for people: "512 B", "3.1 kB", "48 MB", "1.2 GB"."""
+    unit = "B"
+    for larger in ("kB", "MB", "GB"):
+        if count >= 999.5:
+            count, unit = count / 1000, larger
+    return f"{count:.{int(unit != 'B' and count < 9.95)}f} {unit}"
+
+
 def duration(seconds: float) -> str:
     """Return a duration for people: "40 s", "12 min", "3.5 h", "12 days"."""
     if seconds < 90:

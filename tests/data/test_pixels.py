@@ -191,7 +191,7 @@ def test_the_size_is_announced_first(photos: Path) -> None:
     config = DataConfig(image_size=SIZE, pixels="cache")
     read_folder(photos, config, lambda *progress: seen.append(progress))
     work, done, total = seen[0]
-    assert "reading training images: 14 images of 8 x 8 pixels take 0.00 GB in " in work
+    assert "reading training images: 14 images of 8 x 8 pixels take 2.7 kB in " in work
     assert (done, total) == (0, 14)
     assert seen[1:6] == [("reading training images", done, 14) for done in (3, 6, 9, 12, 14)]
     seen.clear()

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from semco.cli.labels.display import print_table, progress_bars
+from semco.errors import data_size
 
 app = typer.Typer(
     help="Check a folder of images, and list or clear stored pixels and features.",
@@ -62,10 +63,10 @@ def cache(
         typer.echo(json.dumps({"stored": rows, "removed": [str(each.folder) for each in removed]}))
         return
     if clear:
-        typer.echo(f"removed {len(removed)} files, {sum(each.size for each in removed) / 1e9:.2f} GB")
+        typer.echo(f"removed {len(removed)} files, {data_size(sum(each.size for each in removed))}")
     used = [time.strftime("%Y-%m-%d %H:%M", time.localtime(array.used)) for _, array in arrays]
     print_table(
-        ("kind", "GB", "last used", "folder"),
-        [(kind, f"{a.size / 1e9:.2f}", when, str(a.folder)) for (kind, a), when in zip(arrays, used, strict=True)],
+        ("kind", "size", "last used", "folder"),
+        [(kind, data_size(a.size), when, str(a.folder)) for (kind, a), when in zip(arrays, used, strict=True)],
     )
-    typer.echo(f"{len(arrays)} files, {sum(array.size for _, array in arrays) / 1e9:.2f} GB")
+    typer.echo(f"{len(arrays)} files, {data_size(sum(array.size for _, array in arrays))}")

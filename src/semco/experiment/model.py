@@ -20,6 +20,7 @@ from semco.data.inputs import ImageInputs, Inputs, images_at_a_time
 from semco.data.storage.folders import remove_oldest
 from semco.data.views import Augment
 from semco.distributed.processes import Processes, broadcast_from_main, same_error_everywhere
+from semco.errors import data_size
 from semco.evaluation.probe import Probe, fit_embedding, fit_probe, with_embedding_length
 from semco.evaluation.results import image_batches
 from semco.experiment.problem import Problem
@@ -236,7 +237,7 @@ class RunModel:
             if self.processes.is_main and not file.is_complete():
                 self.observer.on_message(
                     f"computing the outputs of the {self.tuned.first} frozen layers once, for {what}: "
-                    f"{file.size / 1e9:.2f} GB in {file.folder}"
+                    f"{data_size(file.size)} in {file.folder}"
                 )
                 remove_oldest(self._features, file.folder, max(0, cache_limit(MOST_CACHED) - file.size))
                 report = partial(self.observer.on_loading, name)

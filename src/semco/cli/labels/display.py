@@ -10,19 +10,25 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 if TYPE_CHECKING:
     from semco.download import Report
     from semco.labels.store import VectorStore
 
+WIDE = 1_000_000  # letters of a line that is not for a terminal
+
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table without borders."""
-    table = Table(*columns, box=None, padding=(0, 2, 0, 0), header_style="dim")
+    """Print a table without borders. Nothing is cut: a terminal wraps long cells, and a file gets long lines."""
+    headings = [Column(name, overflow="fold") for name in columns]
+    table = Table(*headings, box=None, padding=(0, 2, 0, 0), header_style="dim")
     for row in rows:
         table.add_row(*map(escape, row))
-    Console().print(table)
+    console = Console()
+    if not console.is_terminal:
+        console.width = WIDE
+    console.print(table)
 
 
 def print_title(text: str) -> None:

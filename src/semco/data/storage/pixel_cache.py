@@ -28,6 +28,7 @@ from semco.data.storage.chunks import ChunkedFile, Record
 from semco.data.storage.decoder import PartDecoder
 from semco.data.storage.folders import remove_oldest
 from semco.data.storage.mapped import map_tensor
+from semco.errors import data_size
 from semco.files import cache_folder, cache_limit
 
 NAME, DATA = "pixels", "pixels.u8"
@@ -88,8 +89,8 @@ def _make(file: ChunkedFile, decoder: PartDecoder, on_progress: ProgressCallback
             on_progress(work, done, total)
 
     if on_progress is not None:
-        gigabytes = f"{file.size / 1e9:.2f} GB"
-        on_progress(f"{work}: {file.content} take {gigabytes} in {file.folder}, once for all runs", 0, file.shape[0])
+        room = f"{data_size(file.size)} in {file.folder}"
+        on_progress(f"{work}: {file.content} take {room}, once for all runs", 0, file.shape[0])
     remove_oldest(file.folder.parent, file.folder, max(0, cache_limit(MOST_CACHED) - file.size))
     return file.fill(decoder, report)
 
