@@ -11,7 +11,9 @@ import typer
 from rich.console import Console
 from rich.table import Column, Table
 
-app = typer.Typer(help="Measure speed and memory, as ratios within one run.", no_args_is_help=True)
+from semco.cli.app import App
+
+app = App(help="Measure speed and memory, as ratios within one run.", no_args_is_help=True)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Quick = Annotated[bool, typer.Option(help="Try out the measurement on a tiny network.")]

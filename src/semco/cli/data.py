@@ -10,14 +10,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from semco.cli.app import App
 from semco.cli.labels.display import print_table, progress_bars
 from semco.errors import data_size
 
-app = typer.Typer(
-    help="Check a folder of images, and list or clear stored pixels and features.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
+app = App(help="Check a folder of images, and list or clear stored pixels and features.", no_args_is_help=True)
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 

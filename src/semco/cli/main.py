@@ -38,37 +38,23 @@ from semco.cli import (
     train,
     watch,
 )
+from semco.cli.app import App
 from semco.cli.running import exit_code
 
-app = typer.Typer(
+app = App(
     name="semco",
     help="Train an image classifier from a handful of labels, using what the class names mean.",
     no_args_is_help=True,
-    pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(demo.demo)
-app.command()(train.train)
-app.command()(studio.studio)
-app.command()(resume.resume)
-app.command()(watch.watch)
-app.command()(compare.compare)
-app.command()(sweep.sweep)
-app.command()(sweep.ablate)
-app.command()(reproduce.reproduce)
-app.command()(evaluate.evaluate)
-app.command()(predict.predict)
-app.command()(suggest.suggest)
-app.command("continue")(continue_run.continue_run)
-app.command()(export.export)
-app.command()(serve.serve)
-app.command()(report.report)
-app.command()(analyse.analyse)
-app.command()(methods.methods)
-app.command()(backbones.backbones)
-app.command()(recipes.recipes)
-app.command()(settings.settings)
-app.command()(config.config)
+COMMANDS = (
+    demo.demo, train.train, studio.studio, resume.resume, watch.watch, compare.compare, sweep.sweep, sweep.ablate,
+    reproduce.reproduce, evaluate.evaluate, predict.predict, suggest.suggest, continue_run.continue_run, export.export,
+    serve.serve, report.report, analyse.analyse, methods.methods, backbones.backbones, recipes.recipes,
+    settings.settings, config.config,
+)  # fmt: skip
+for command in COMMANDS:
+    app.command(command.__name__.removesuffix("_run"))(command)  # `continue` is no name of a function
 app.add_typer(data.app, name="data")
 app.add_typer(datasets.app, name="datasets")
 app.add_typer(labels.app, name="labels")

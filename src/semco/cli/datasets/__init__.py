@@ -7,12 +7,10 @@ from typing import Annotated
 
 import typer
 
+from semco.cli.app import App
 from semco.cli.labels.display import print_json, print_line, print_table, progress_bars
 
-app = typer.Typer(
-    help="List the registered data sets; 'semco datasets fetch NAME --to DIR' downloads one.",
-    pretty_exceptions_enable=False,
-)
+app = App(help="List the registered data sets; 'semco datasets fetch NAME --to DIR' downloads one.")
 
 
 @app.callback(invoke_without_command=True)

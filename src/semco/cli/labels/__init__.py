@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import typer
-
+from semco.cli.app import App
 from semco.cli.labels import build, fetch, groups, lookup, score, tune
 
-app = typer.Typer(
-    help="Look class names up, group them, choose eps, and build vector stores.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
+app = App(help="Look class names up, group them, choose eps, and build vector stores.", no_args_is_help=True)
 app.command()(lookup.lookup)
 app.command()(lookup.nearest)
 app.command()(groups.groups)

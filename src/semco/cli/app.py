@@ -1,0 +1,36 @@
+"""A group of commands whose help shows flags without a type: ``--json``, not ``--json <bool>``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+
+def _without_types(flags: list[Any]) -> list[Any]:
+    for each in flags:
+        if getattr(each, "is_flag", False):
+            each.metavar = ""
+    return flags
+
+
+class _Command(TyperCommand):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_types(super().get_params(ctx))
+
+
+class _Group(TyperGroup):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_types(super().get_params(ctx))
+
+
+class App(typer.Typer):
+    """A `typer.Typer` with this help; errors keep their plain tracebacks."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(cls=_Group, pretty_exceptions_enable=False, **options)
+
+    def command(self, name: str | None = None, **options: Any) -> Callable[..., Any]:
+        return super().command(name, cls=_Command, **options)
