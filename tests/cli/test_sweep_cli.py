@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import csv
+import io
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from semco.cli.compare import pseudo_label_table
+from semco.experiment.comparison import PSEUDO_LABELS, HeadRow
 from tests.cli.in_process import run_here
 
 pytestmark = pytest.mark.usefixtures("plain_figures")
@@ -44,3 +48,21 @@ def test_an_ablation_shows_the_method_without_each_part(
     assert trained == ["fixmatch-seed0", *(f"{variant}-seed0" for variant in variants)]
     assert rows_of(out) == [(variant, "0") for variant in variants]
     assert "FixMatch" not in (out / "analysis.html").read_text(encoding="utf-8")
+
+
+def test_each_number_about_pseudo_labels_has_a_cell_of_its_own() -> None:
+    means: dict[str, float | None] = dict.fromkeys(PSEUDO_LABELS) | {
+        "ratio": 0.01,
+        "accuracy": 0.93,
+        "group_accuracy": 0.95,
+    }
+    grouped = {"ratio/grouped": 0.5, "surest_accuracy/grouped": 0.35}
+    rows = [HeadRow("fixmatch", "one_hot", means), HeadRow("semco", "semantic", means | grouped)]
+    text = io.StringIO()
+    Console(file=text, width=120).print(pseudo_label_table(rows))
+    printed = [line.split() for line in text.getvalue().splitlines()[2:5]]
+    assert printed == [
+        ["fixmatch", "one-hot", "all", "1%", "93%", "95%", "–"],  # no row of grouped classes: there are none
+        ["semco", "semantic", "all", "1%", "93%", "95%", "–"],
+        ["grouped", "50%", "–", "–", "35%"],
+    ]

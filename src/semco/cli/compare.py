@@ -110,18 +110,23 @@ def write_tables(outcomes: Sequence[Outcome], out: Path, data: str) -> None:
 
 
 def pseudo_label_table(rows: Sequence[HeadRow]) -> Table:
-    """Return the table of the final pseudo-labels, by variant and head."""
+    """Return the table of the final pseudo-labels: a row per variant, head and kind of class that there is."""
     from semco.experiment.comparison import KINDS, MEASURES
     from semco.training.statistics import CONFIDENT_ACCURACY
 
-    title = "pseudo-labels of the final model: retained, of these correct, of these in the right group; %"
-    columns = ("head", "all classes", "grouped classes", "others", "correct in the most confident fifth, grouped")
-    table = Table(Column(overflow="fold"), *columns, title=title, box=None)
+    surest = CONFIDENT_ACCURACY.partition("/")[0]
+    columns = ("head", "classes", "retained", "correct", "right group", "correct in surest fifth")
+    table = Table(Column(overflow="fold"), *columns, title="pseudo-labels of the final model", box=None)
+    table.caption = "correct, right group: of the retained; surest fifth: the most confident images, retained or not"
     for row in rows:
-        cells = [", ".join(_percent(row.means[f"{measure}{kind}"]) for measure in MEASURES) for kind in KINDS]
-        table.add_row(row.variant, row.head.replace("_", "-"), *cells, _percent(row.means[CONFIDENT_ACCURACY]))
+        names = (row.variant, row.head.replace("_", "-"))
+        for kind, classes in zip(KINDS, ("all", "grouped", "not grouped"), strict=True):
+            numbers = [row.means.get(f"{measure}{kind}") for measure in (*MEASURES, surest)]
+            if not kind or numbers[0] is not None:
+                table.add_row(*names, classes, *map(_percent, numbers))
+                names = ("", "")
     return table
 
 
 def _percent(value: float | None) -> str:
-    return "–" if value is None else f"{100 * value:.0f}"
+    return "–" if value is None else f"{value:.0%}"
