@@ -7,6 +7,7 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
+from semco.config import configure
 from semco.labels import group_classes
 from semco.labels.matching.lookup import Lookup
 from semco.labels.matching.routes import LOW_CONFIDENCE, is_likely_typo
@@ -78,7 +79,15 @@ def test_gulls_and_woodpeckers() -> None:
 
 def test_another_sense_is_noted() -> None:
     names = ["Braeburn", "Granny Smith", "apple", "pear", "orange", "Conference"]
-    assert any("'Conference'" in note and "another sense" in note for note in store_source(None).vectors(names).notes)
+    (note,) = store_source(None).vectors(names).notes
+    assert note == (
+        "class 'Conference' was looked up as 'conference', whose meaning is far from all other class names, while "
+        "those are close to each other: the vocabulary may know the word in another sense than yours. If so, choose "
+        "another term by labels.aliases={'Conference': TERM} (`semco labels lookup TERM` shows what is nearest to it); "
+        "otherwise ignore this note."
+    )
+    alias = configure(settings=["labels.aliases={'Conference': quince}"]).labels.aliases  # as the note says
+    assert store_source(None, alias).vectors(names).notes == ()
 
 
 def test_codes_get_vectors_that_are_far_apart() -> None:

@@ -144,7 +144,7 @@ def _placed_notes(names: Sequence[str]) -> list[str]:
 
 
 def doubtful_notes(matches: Sequence[Match], matrix: Matrix) -> list[str]:
-    """Return a note for each class that is far from all others, while the others have a common theme.
+    """Return a note for each class whose term is close to no other class, while the others are close to each other.
 
     Its word may have another sense: Conference, beside Braeburn and Granny Smith, is no meeting.
     """
@@ -157,8 +157,10 @@ def doubtful_notes(matches: Sequence[Match], matrix: Matrix) -> list[str]:
         return []
     lonely = [known[i] for i in np.flatnonzero(np.nanmax(cosines, axis=1) < LONELY_COSINE).tolist()]
     return [
-        f"class {matches[i].name!r} (term {matches[i].term!r}) is far from all other classes, which are of one theme;"
-        f" if the word has another sense here, set its term in the field labels.aliases."
+        f"class {matches[i].name!r} was looked up as {matches[i].term!r}, whose meaning is far from all other class "
+        "names, while those are close to each other: the vocabulary may know the word in another sense than yours. If "
+        f"so, choose another term by labels.aliases={{{matches[i].name!r}: TERM}} (`semco labels lookup TERM` shows "
+        "what is nearest to it); otherwise ignore this note."
         for i in lonely
     ]
 
