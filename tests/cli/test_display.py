@@ -27,3 +27,12 @@ def test_every_validation_is_printed() -> None:
 def test_without_validation_about_twenty_lines_are_printed() -> None:
     """Metrics come every second step; a line is printed at least five steps after the last one."""
     assert printed_steps([{"step": step} for step in range(2, 101, 2)], total=100) == list(range(6, 97, 6))
+
+
+def test_labelled_images_are_not_among_the_retained_ones() -> None:
+    """The ratio is that of the report; ``mask_one_hot`` is the mean over all images of the pool, with a label or not."""
+    stream = io.StringIO()
+    with Display(Console(file=stream, width=200), "run") as display:
+        display.on_start(0, 10)
+        display.on_line({"step": 10, "seconds": 1.0, "loss": 1.0, "mask_one_hot": 0.88, "pseudo/one_hot/ratio": 0.82})
+    assert stream.getvalue() == "run: step 10, 1 s, loss 1.000, retained by the one-hot head 82.0%\n"

@@ -130,7 +130,12 @@ def test_answers_are_read_from_the_run(tmp_path: Path) -> None:
 
 
 def test_curves_are_thinned() -> None:
-    lines = ({"step": step, "loss": 1 / (1 + step), "mask_one_hot": None, "other": 1.0} for step in range(1000))
+    lines = ({"step": step, "loss": 1 / (1 + step), "disagreement": None, "other": 1.0} for step in range(1000))
     found = curves(lines)
     assert list(found) == ["loss"]
     assert (found["loss"][0], len(found["loss"])) == ([0, 1.0], 334)
+
+
+def test_the_curve_of_retained_photos_leaves_out_those_with_a_label() -> None:
+    line = {"step": 5, "mask_one_hot": 0.9, "pseudo/one_hot/ratio": 0.8}
+    assert curves(iter([line])) == {"pseudo/one_hot/ratio": [[5, 0.8]]}

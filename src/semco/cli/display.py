@@ -23,10 +23,11 @@ from semco.errors import duration
 LOSS = "loss/"
 # Outside a terminal: seconds after which the time left is printed first, and the part of loading between two lines.
 FIRST_ESTIMATE, LOADING_PART = 5.0, 0.25
-# Metrics shown besides the losses, with their names for people.
+# Metrics shown besides the losses, with their names for people. As in the report, labelled images do not count as
+# retained; the metrics mask_one_hot and mask_semantic are means over all images of the pool.
 SHOWN = {
-    "mask_one_hot": "retained by the one-hot head",
-    "mask_semantic": "retained by the semantic head",
+    "pseudo/one_hot/ratio": "retained by the one-hot head",
+    "pseudo/semantic/ratio": "retained by the semantic head",
     "validation_accuracy": "validation accuracy",
 }
 

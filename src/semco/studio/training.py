@@ -26,7 +26,14 @@ from semco.studio.label_file import Rows, write_label_file
 Start = Literal["auto", "scratch", "last"]
 RECIPE = "photos"
 # The metrics of a run that the page draws.
-CURVES = ("loss", "mask_one_hot", "mask_semantic", "labelled_accuracy", "validation_accuracy", "disagreement")
+CURVES = (
+    "loss",
+    "pseudo/one_hot/ratio",
+    "pseudo/semantic/ratio",
+    "labelled_accuracy",
+    "validation_accuracy",
+    "disagreement",
+)
 MOST_POINTS = 400
 PATIENCE = 60.0  # seconds for a process to end
 

@@ -229,7 +229,10 @@ export function trainPage() {
             ),
             lineChart(
               "Retained photos",
-              [line("one-hot head", "mask_one_hot", "one"), line("semantic head", "mask_semantic", "two")],
+              [
+                line("one-hot head", "pseudo/one_hot/ratio", "one"),
+                line("semantic head", "pseudo/semantic/ratio", "two"),
+              ],
               { isShare: true, steps },
               "Retained ratio: the share of photos without a label of which a head is sure enough to learn from them.",
             ),
