@@ -110,6 +110,15 @@ def test_the_plan_in_words(make_config: Make) -> None:
     assert second == "plan: 100 steps of 8 labelled and 16 unlabelled images, about 2 min here"
 
 
+def test_processes_share_the_images_of_a_step(make_config: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = make_config(training={"batch_size": 16})
+    monkeypatch.setattr(StepTimer, "_time_step", lambda _, batch_size: 0.1 * batch_size)
+    alone, shared = (make_plan(config, problem_of(config), CPU, minutes=2, processes=count) for count in (1, 2))
+    assert (alone.config.training.steps, shared.config.training.steps) == (75, 150)  # of 1.6 s and of 0.8 s
+    assert "unlabelled images in 2 processes, about 2 min here" in shared.lines()[1]
+    assert "processes" not in alone.lines()[1]
+
+
 @pytest.mark.parametrize("tune", ["all", "top", "heads"])
 def test_a_step_is_timed_on_the_real_network(tune: str, make_config: Make, weights: Path) -> None:
     config = make_config(model={"weights": str(weights), "tune": tune}, training={"batch_size": 4})

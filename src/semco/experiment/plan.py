@@ -6,6 +6,7 @@ A few passes are timed on this machine before the run starts; the choice is save
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -51,6 +52,7 @@ class Plan:
     step_seconds: float
     frozen_seconds: float  # for the outputs of the frozen layers, unless they are stored
     repeats: int  # the run and those of the cross-validation
+    processes: int = 1
 
     @property
     def seconds(self) -> float:
@@ -65,7 +67,9 @@ class Plan:
             f"plan: {model.backbone} ({weights}), training {parts[choose_tune(model)]}"
             + (f", at {size} x {size} pixels" if size else ""),
             f"plan: {training.total_steps:,} steps of {training.batch_size} labelled and "
-            f"{training.mu * training.batch_size} unlabelled images, about {duration(self.seconds)} here",
+            f"{training.mu * training.batch_size} unlabelled images"
+            + (f" in {self.processes} processes" if self.processes > 1 else "")
+            + f", about {duration(self.seconds)} here",
         ]
         if self.seconds > HOUR:
             lines.append(
@@ -75,21 +79,23 @@ class Plan:
         return lines
 
 
-def make_plan(config: Config, problem: Problem, device: torch.device, minutes: float) -> Plan:
+def make_plan(config: Config, problem: Problem, device: torch.device, minutes: float, processes: int = 1) -> Plan:
     """Return the plan with as many steps as fit into the minutes, unless the configuration gives their number.
+
+    Several processes share the images of each step; one of them computes the outputs of the frozen layers.
 
     From loaded weights the heads are trained unless the configuration asks for more layers: on CPUs the other layers
     took thirty times as long and gained nothing (docs/lab/pretrained.md).
     """
     config = _with_tune(config, choose_tune(config.model)) if has_weights(config.model) else config
-    timer = StepTimer(config, problem, device)
+    timer = StepTimer(config, problem, device, processes)
     step, frozen = timer.step_seconds(), timer.frozen_seconds()
     training, repeats = config.training, 1 + _folds(config, problem)
     if training.steps is None and training.epochs is None:
         most = MOST_STEPS if has_weights(config.model) else training.total_steps
         steps = max(FEWEST_STEPS, min(most, int((60 * minutes - frozen) / (step * repeats))))
         config = config.model_copy(update={"training": training.model_copy(update={"steps": steps})})
-    return Plan(config, step, frozen, repeats)
+    return Plan(config, step, frozen, repeats, processes)
 
 
 def with_length(config: Config) -> Config:
@@ -143,16 +149,16 @@ def grown(small: float, double: float, times: float) -> float:
 class StepTimer:
     """Times a step of a run and the pass through its frozen layers, with a network and a method of its own."""
 
-    def __init__(self, config: Config, problem: Problem, device: torch.device) -> None:
-        self._config, self._problem, self._device = config, problem, device
+    def __init__(self, config: Config, problem: Problem, device: torch.device, processes: int = 1) -> None:
+        self._config, self._problem, self._device, self._processes = config, problem, device, processes
         self._method = build_method(config.method, problem.task()).to(device)
         precision = choose_precision(config.training.precision, device, subject_of(config, problem)).precision
         self._model = RunModel(config, problem, self._method, Path(), device, Processes(), NullObserver(), precision)
         self._images = RandomInputs((problem.dataset.channels, *problem.dataset.image_size), device)
 
     def step_seconds(self) -> float:
-        """Return the duration of a step; if it may be long, by the durations of two small ones."""
-        size = self._config.training.batch_size
+        """Return the duration of one process's share of a step; if it may be long, by those of two small ones."""
+        size = math.ceil(self._config.training.batch_size / self._processes)
         if size <= 2 * TIMED_LABELLED or (self._model.is_cached and choose_tune(self._config.model) == "heads"):
             return self._time_step(size)
         small, double = self._time_step(TIMED_LABELLED), self._time_step(2 * TIMED_LABELLED)

@@ -60,18 +60,20 @@ def train(
             device = choose_device(config.training.device, processes)
             problem = prepare(config, None, watcher, dataset)
             if minutes is not None and processes.is_main:
-                config = _plan(config, problem, device, minutes, watcher)
+                config = _plan(config, problem, device, minutes, watcher, processes.world_size)
         config = broadcast_from_main(config, processes)
         with same_error_everywhere(processes):
             run = RunFolder.create(path, config) if processes.is_main else RunFolder(path)
         return Session(config, run, problem, device, processes, watcher).execute()
 
 
-def _plan(config: Config, problem: Problem, device: torch.device, minutes: float, observer: Observer) -> Config:
+def _plan(
+    config: Config, problem: Problem, device: torch.device, minutes: float, observer: Observer, processes: int
+) -> Config:
     if not Method.registry[config.method.name].takes_steps:
         observer.on_message(f"plan: {config.method.name} on the features of {config.model.backbone}; no training steps")
         return config
-    plan = make_plan(config, problem, device, minutes)
+    plan = make_plan(config, problem, device, minutes, processes)
     for line in plan.lines():
         observer.on_message(line)
     return plan.config
