@@ -30,7 +30,7 @@ def test_without_validation_about_twenty_lines_are_printed() -> None:
 
 
 def test_labelled_images_are_not_among_the_retained_ones() -> None:
-    """The ratio is that of the report; ``mask_one_hot`` is the mean over all images of the pool, with a label or not."""
+    """The ratio is that of the report; ``mask_one_hot`` is the mean over the pool, images with a label included."""
     stream = io.StringIO()
     with Display(Console(file=stream, width=200), "run") as display:
         display.on_start(0, 10)

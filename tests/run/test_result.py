@@ -1,11 +1,13 @@
-"""Intervals of accuracies on few images."""
+"""Intervals of accuracies on few images, and the line about the linear probe."""
 
 from __future__ import annotations
 
 import pytest
 
 from semco.cli.running import show_headline
-from semco.run.result import RunResult, describe_interval, wilson_interval
+from semco.run.result import ProbeResult, RunResult, describe_interval, describe_probe, wilson_interval
+
+HELD_OUT = {"held_out_images": 70, "held_out_accuracy": 0.8, "trained_accuracy": 0.85}
 
 
 @pytest.mark.parametrize(
@@ -39,3 +41,34 @@ def test_a_headline_on_few_images_carries_its_interval() -> None:
     assert "only" not in show_headline(result(test_accuracy=0.5, test_images=100, validation_images=3))
     assert show_headline(result(validation_accuracy=0.5)) == "validation accuracy 50.0%"  # of an earlier version
     assert describe_interval(0.5, 0) == ""
+
+
+@pytest.mark.parametrize(
+    ("probe", "test_accuracy", "line"),
+    [
+        (None, 0.9, None),
+        ({"test_accuracy": 0.7}, 0.9, "linear probe on the same labels: 70.0%"),
+        (
+            {"test_accuracy": 0.7, "is_kept": True},
+            0.7,
+            "linear probe on the same labels: 70.0%; it was better than training and is kept",
+        ),
+        (
+            HELD_OUT,
+            None,
+            "accuracy on 70 labelled images that were held out in turn: trained 85.0%, linear probe 80.0%",
+        ),
+        (
+            {"held_out_images": 12, "held_out_accuracy": 0.5, "trained_accuracy": 1.0},
+            None,
+            "accuracy on 12 labelled images that were held out in turn: trained 100.0%, linear probe 50.0% "
+            "(trained: 76% to 100% at 95 % confidence, as there are only 12 images)",
+        ),
+        ({}, None, None),
+    ],
+)
+def test_the_line_about_the_probe(
+    probe: dict[str, float] | None, test_accuracy: float | None, line: str | None
+) -> None:
+    yardstick = None if probe is None else ProbeResult(strength=1.0, **probe)
+    assert describe_probe(result(test_accuracy=test_accuracy, probe=yardstick)) == line

@@ -127,9 +127,11 @@ def show_result(result: RunResult, *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(result.model_dump(mode="json")))
         return
+    from semco.run.result import describe_probe
+
     console = Console(soft_wrap=True)
     console.print(f"{show_headline(result)} after {result.steps:,} steps, {result.seconds:.0f} s", highlight=False)
-    if (line := show_probe(result)) is not None:
+    if (line := describe_probe(result)) is not None:
         console.print(line, highlight=False)
     console.print(f"report   {result.run}/report.html", markup=False, highlight=False)
     console.print(f"predict  semco predict {shlex.quote(result.run)} IMAGES...", markup=False, highlight=False)
@@ -141,22 +143,3 @@ def show_headline(result: RunResult) -> str:
     if headline is None:
         return "trained (there are no images to test on)"
     return f"{headline[0]} {headline[1]:.1%}" + (f" ({interval})" if interval else "")
-
-
-def show_probe(result: RunResult) -> str | None:
-    """Return one line about the linear probe of a trained run, or None if there was none."""
-    probe = result.probe
-    if probe is None or not result.steps:
-        return None
-    kept = "; it was better than training and is kept" if probe.is_kept else ""
-    measured = probe.validation_accuracy if result.test_accuracy is None else probe.test_accuracy
-    if measured is not None:
-        return f"linear probe on the same labels: {measured:.1%}{kept}"
-    if probe.held_out_accuracy is None or probe.trained_accuracy is None:
-        return None
-    from semco.run.result import describe_interval
-
-    held_out = f"trained {probe.trained_accuracy:.1%}, linear probe {probe.held_out_accuracy:.1%}{kept}"
-    interval = describe_interval(probe.trained_accuracy, probe.held_out_images)
-    between = f" (trained: {interval})" if interval else ""
-    return f"accuracy on {probe.held_out_images} labelled images that were held out in turn: {held_out}{between}"

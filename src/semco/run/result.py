@@ -127,3 +127,20 @@ class RunResult(BaseModel):
         headline = self.headline()
         images = self.validation_images if self.test_accuracy is None else self.test_images
         return "" if headline is None else describe_interval(headline[1], images)
+
+
+def describe_probe(result: RunResult) -> str | None:
+    """Return one line about the linear probe of a trained run, or None if there was none."""
+    probe = result.probe
+    if probe is None or not result.steps:
+        return None
+    kept = "; it was better than training and is kept" if probe.is_kept else ""
+    measured = probe.validation_accuracy if result.test_accuracy is None else probe.test_accuracy
+    if measured is not None:
+        return f"linear probe on the same labels: {measured:.1%}{kept}"
+    if probe.held_out_accuracy is None or probe.trained_accuracy is None:
+        return None
+    held_out = f"trained {probe.trained_accuracy:.1%}, linear probe {probe.held_out_accuracy:.1%}{kept}"
+    interval = describe_interval(probe.trained_accuracy, probe.held_out_images)
+    between = f" (trained: {interval})" if interval else ""
+    return f"accuracy on {probe.held_out_images} labelled images that were held out in turn: {held_out}{between}"
