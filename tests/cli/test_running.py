@@ -7,8 +7,25 @@ import signal
 
 import pytest
 
-from semco.cli.running import StatusConsole
+from semco.cli import running
+from semco.cli.running import StatusConsole, show_result
+from semco.run.result import RunResult
 from semco.training.signals import catch_signals
+
+
+@pytest.mark.parametrize(
+    ("steps", "times"),
+    [(600, "after 600 steps; training took 8 s, this command 80 s"), (0, "after 0 steps; 80 s in all")],
+)
+def test_the_whole_time_of_the_command_is_shown(
+    steps: int, times: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Training is a small part of a run from pretrained weights."""
+    monkeypatch.setattr(running, "STARTED", 100.0)
+    monkeypatch.setattr("time.monotonic", lambda: 180.0)
+    result = RunResult(method="semco", run="r", head="one_hot", num_labels=4, steps=steps, seconds=8.2)
+    show_result(result, as_json=False)
+    assert capsys.readouterr().out.splitlines()[0] == f"trained (there are no images to test on) {times}"
 
 
 class ClosedPipe(io.StringIO):

@@ -107,7 +107,12 @@ def test_the_plan_in_words(make_config: Make) -> None:
     config = make_config(training={"steps": 100, "batch_size": 8, "mu": 2}, data={"image_size": 8})
     first, second = Plan(config, step_seconds=0.6, frozen_seconds=30.0, repeats=1).lines()
     assert first == "plan: wrn-10-1 (from scratch), training all layers, at 8 x 8 pixels"
-    assert second == "plan: 100 steps of 8 labelled and 16 unlabelled images, about 2 min here"
+    rest = "reading the images, the evaluation and the report come on top"
+    images = "plan: 100 steps of 8 labelled and 16 unlabelled images"
+    assert second == f"{images}; at least 2 min here for the frozen layers and the steps; {rest}"
+    assert Plan(config, step_seconds=0.6, frozen_seconds=0.0, repeats=4).lines()[1] == (
+        f"{images}; at least 4 min here for the steps, 4 times to compare with the linear probe; {rest}"
+    )
 
 
 def test_processes_share_the_images_of_a_step(make_config: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +120,7 @@ def test_processes_share_the_images_of_a_step(make_config: Make, monkeypatch: py
     monkeypatch.setattr(StepTimer, "_time_step", lambda _, batch_size: 0.1 * batch_size)
     alone, shared = (make_plan(config, problem_of(config), CPU, minutes=2, processes=count) for count in (1, 2))
     assert (alone.config.training.steps, shared.config.training.steps) == (75, 150)  # of 1.6 s and of 0.8 s
-    assert "unlabelled images in 2 processes, about 2 min here" in shared.lines()[1]
+    assert "unlabelled images in 2 processes; at least 2 min here" in shared.lines()[1]
     assert "processes" not in alone.lines()[1]
 
 

@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import shlex
 import signal
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,11 +18,13 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from semco.errors import SemcoWarning, UserError
+from semco.errors import SemcoWarning, UserError, duration
 from semco.training.signals import Interrupted, StopRequest
 
 if TYPE_CHECKING:
     from semco.run.result import RunResult
+
+STARTED = time.monotonic()  # this file is imported when a command starts
 
 
 @contextmanager
@@ -130,11 +133,17 @@ def show_result(result: RunResult, *, as_json: bool) -> None:
     from semco.run.result import describe_probe
 
     console = Console(soft_wrap=True)
-    console.print(f"{show_headline(result)} after {result.steps:,} steps, {result.seconds:.0f} s", highlight=False)
+    console.print(f"{show_headline(result)} after {result.steps:,} steps; {_times(result)}", highlight=False)
     if (line := describe_probe(result)) is not None:
         console.print(line, highlight=False)
     console.print(f"report   {result.run}/report.html", markup=False, highlight=False)
     console.print(f"predict  semco predict {shlex.quote(result.run)} IMAGES...", markup=False, highlight=False)
+
+
+def _times(result: RunResult) -> str:
+    """Return how long training took, and this command with all that it did besides."""
+    command = duration(time.monotonic() - STARTED)
+    return f"training took {duration(result.seconds)}, this command {command}" if result.steps else f"{command} in all"
 
 
 def show_headline(result: RunResult) -> str:

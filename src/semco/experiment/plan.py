@@ -58,6 +58,12 @@ class Plan:
     def seconds(self) -> float:
         return self.frozen_seconds + self.step_seconds * self.repeats * self.config.training.total_steps
 
+    def _covered(self) -> str:
+        """Return what the estimate is for. It is low: views, optimiser and validation are not timed."""
+        frozen = "the frozen layers and " if self.frozen_seconds else ""
+        folds = f", {self.repeats} times to compare with the linear probe" if self.repeats > 1 else ""
+        return f"{frozen}the steps{folds}"
+
     def lines(self) -> list[str]:
         """Return the plan in two sentences, and a warning if the run takes more than an hour."""
         model, training, size = self.config.model, self.config.training, self.config.data.image_size
@@ -69,7 +75,8 @@ class Plan:
             f"plan: {training.total_steps:,} steps of {training.batch_size} labelled and "
             f"{training.mu * training.batch_size} unlabelled images"
             + (f" in {self.processes} processes" if self.processes > 1 else "")
-            + f", about {duration(self.seconds)} here",
+            + f"; at least {duration(self.seconds)} here for {self._covered()}; reading the images, the evaluation "
+            "and the report come on top",
         ]
         if self.seconds > HOUR:
             lines.append(
