@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import signal
+from pathlib import Path
 
 import pytest
+import typer
 
 from semco.cli import running
-from semco.cli.running import StatusConsole, show_result
+from semco.cli.running import StatusConsole, show_how_to_resume, show_result
 from semco.run.result import RunResult
 from semco.training.signals import catch_signals
 
@@ -26,6 +28,30 @@ def test_the_whole_time_of_the_command_is_shown(
     result = RunResult(method="semco", run="r", head="one_hot", num_labels=4, steps=steps, seconds=8.2)
     show_result(result, as_json=False)
     assert capsys.readouterr().out.splitlines()[0] == f"trained (there are no images to test on) {times}"
+
+
+@pytest.mark.parametrize(
+    ("files", "sentence"),
+    [
+        ([], "stopped before the run began"),
+        (["config.yaml"], "stopped. Resume with: semco resume 'my run'"),
+    ],
+)
+def test_an_interrupt_outside_of_the_steps_says_whether_there_is_a_run_to_resume(
+    files: list[str],
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for file in files:
+        Path("my run").mkdir()
+        Path("my run", file).touch()
+    with pytest.raises(typer.Exit) as left, show_how_to_resume(run=Path("my run")):
+        raise KeyboardInterrupt
+    assert left.value.exit_code == 130
+    assert capsys.readouterr().err == f"{sentence}\n"
 
 
 class ClosedPipe(io.StringIO):

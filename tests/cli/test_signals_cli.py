@@ -61,10 +61,11 @@ def test_an_interrupt_ends_with_its_code_and_no_traceback(moment: str, start: st
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
-@pytest.mark.parametrize("module", ["rich.console", "semco.cli.main", "yaml"])
-def test_an_interrupt_of_any_import_is_quiet(module: str) -> None:
+@pytest.mark.parametrize(("module", "said"), [("rich.console", ""), ("semco.cli.main", ""), ("yaml", "stopped\n")])
+def test_an_interrupt_of_an_import_says_at_most_that_the_command_stopped(module: str, said: str) -> None:
+    """The last one is imported by the command, which has begun."""
     done = run(AS_MODULE, PREPARE["while it is imported"], module)
-    assert (done.returncode, done.stderr) == (130, "")
+    assert (done.returncode, done.stderr) == (130, said)
 
 
 def test_an_interrupt_of_the_end_of_the_interpreter_changes_nothing() -> None:

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from semco.cli.running import show_headline
-from semco.run.result import ProbeResult, RunResult, describe_interval, describe_probe, wilson_interval
+from semco.run.result import (
+    ProbeResult,
+    RunResult,
+    describe_headline,
+    describe_interval,
+    describe_probe,
+    wilson_interval,
+)
 
 HELD_OUT = {"held_out_images": 70, "held_out_accuracy": 0.8, "trained_accuracy": 0.85}
 
@@ -32,14 +38,14 @@ def result(**fields: object) -> RunResult:
 
 def test_a_headline_on_few_images_carries_its_interval() -> None:
     few = result(validation_accuracy=1.0, validation_images=13)
-    assert show_headline(few) == (
+    assert describe_headline(few) == (
         "validation accuracy 100.0% (77% to 100% at 95 % confidence, as there are only 13 images)"
     )
-    assert show_headline(result(validation_accuracy=1.0, validation_images=30)) == "validation accuracy 100.0%"
+    assert describe_headline(result(validation_accuracy=1.0, validation_images=30)) == "validation accuracy 100.0%"
     tested = result(validation_accuracy=1.0, validation_images=3, test_accuracy=0.5, test_images=10)
-    assert "24% to 76%" in show_headline(tested)
-    assert "only" not in show_headline(result(test_accuracy=0.5, test_images=100, validation_images=3))
-    assert show_headline(result(validation_accuracy=0.5)) == "validation accuracy 50.0%"  # of an earlier version
+    assert "24% to 76%" in describe_headline(tested)
+    assert "only" not in describe_headline(result(test_accuracy=0.5, test_images=100, validation_images=3))
+    assert describe_headline(result(validation_accuracy=0.5)) == "validation accuracy 50.0%"  # of an earlier version
     assert describe_interval(0.5, 0) == ""
 
 

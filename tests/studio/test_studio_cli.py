@@ -67,4 +67,4 @@ def test_ctrl_c_ends_the_studio(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     rest = process.stderr.read()
     process.stderr.close()
-    assert (process.wait(240), rest) == (130, "")
+    assert (process.wait(240), rest) == (130, "stopped\n")

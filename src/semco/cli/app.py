@@ -1,4 +1,4 @@
-"""A group of commands whose help shows flags without a type: ``--json``, not ``--json <bool>``."""
+"""Groups of commands whose help shows flags without a type (``--json``), and that say that Ctrl-C stopped them."""
 
 from __future__ import annotations
 
@@ -25,9 +25,16 @@ class _Group(TyperGroup):
     def get_params(self, ctx: Any) -> list[Any]:
         return _without_types(super().get_params(ctx))
 
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            typer.echo("stopped", err=True)
+            raise typer.Exit(130) from None
+
 
 class App(typer.Typer):
-    """A `typer.Typer` with this help; errors keep their plain tracebacks."""
+    """A `typer.Typer` of such commands; errors keep their plain tracebacks."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(cls=_Group, pretty_exceptions_enable=False, **options)

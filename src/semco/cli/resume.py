@@ -27,6 +27,6 @@ def resume_here(run: Path, as_json: bool) -> None:
     with importing():
         from semco.experiment import resume as resume_run
 
-    with show_how_to_resume(), Display(status_console(), run.name) as display:
+    with show_how_to_resume(run=run), Display(status_console(), run.name) as display:
         result = resume_run(run, display)
     show_result(result, as_json=as_json)

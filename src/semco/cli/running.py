@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -107,20 +108,30 @@ def run_in_processes(processes: int, command: Callable[..., None], *arguments: o
 
 
 @contextmanager
-def show_how_to_resume(command: str | None = None) -> Iterator[None]:
-    """When a signal stops the run, print the command that resumes it and exit as the signal asks."""
+def show_how_to_resume(command: str | None = None, run: Path | None = None) -> Iterator[None]:
+    """When a signal stops the run, print the command that resumes it and exit as the signal asks.
+
+    Outside of the steps Ctrl-C saves nothing; ``run`` is the folder that tells whether there is a run to resume.
+    """
     try:
         yield
     except Interrupted as stopped:
-        resume = command or f"semco resume {shlex.quote(str(stopped.run))}{_same_processes()}"
-        status_console().print(f"{stopped}; saved. Resume with: {resume}", markup=False, highlight=False)
-        raise typer.Exit(stopped.exit_code) from None
+        sentence, code = f"{stopped}; saved. Resume with: {command or _resume_command(stopped.run)}", stopped.exit_code
+    except KeyboardInterrupt:
+        if run is None:
+            raise
+        is_begun, code = (run / "config.yaml").exists(), 130
+        sentence = f"stopped. Resume with: {_resume_command(run)}" if is_begun else "stopped before the run began"
+    else:
+        return
+    status_console().print(sentence, markup=False, highlight=False)
+    raise typer.Exit(code)
 
 
-def _same_processes() -> str:
-    """Return the option for as many processes as this command started; none if torchrun started them."""
+def _resume_command(run: Path) -> str:
+    """Return the command with as many processes as this one started; with one if torchrun started them."""
     count = os.environ.get("WORLD_SIZE", "1") if multiprocessing.parent_process() else "1"
-    return f" --processes {count}" if count != "1" else ""
+    return f"semco resume {shlex.quote(str(run))}" + (f" --processes {count}" if count != "1" else "")
 
 
 def show_result(result: RunResult, *, as_json: bool) -> None:
@@ -130,10 +141,10 @@ def show_result(result: RunResult, *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(result.model_dump(mode="json")))
         return
-    from semco.run.result import describe_probe
+    from semco.run.result import describe_headline, describe_probe
 
     console = Console(soft_wrap=True)
-    console.print(f"{show_headline(result)} after {result.steps:,} steps; {_times(result)}", highlight=False)
+    console.print(f"{describe_headline(result)} after {result.steps:,} steps; {_times(result)}", highlight=False)
     if (line := describe_probe(result)) is not None:
         console.print(line, highlight=False)
     console.print(f"report   {result.run}/report.html", markup=False, highlight=False)
@@ -144,11 +155,3 @@ def _times(result: RunResult) -> str:
     """Return how long training took, and this command with all that it did besides."""
     command = duration(time.monotonic() - STARTED)
     return f"training took {duration(result.seconds)}, this command {command}" if result.steps else f"{command} in all"
-
-
-def show_headline(result: RunResult) -> str:
-    """Return the best accuracy there is as text."""
-    headline, interval = result.headline(), result.headline_interval()
-    if headline is None:
-        return "trained (there are no images to test on)"
-    return f"{headline[0]} {headline[1]:.1%}" + (f" ({interval})" if interval else "")

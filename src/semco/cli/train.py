@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -72,10 +73,10 @@ def train_here(config: str, out: Path | None, minutes: float, as_json: bool, ten
 
     chosen = Config.from_yaml(config)
     title = f"{chosen.method.name} on {Path(chosen.data.source).name}"
-    if tensorboard:
+    if tensorboard or "RANK" not in os.environ:  # processes that torchrun restarts look for the folder themselves
         out = out or free_run_folder(chosen)
     board = TensorBoard(out) if tensorboard and out is not None and is_main() else None
-    with show_how_to_resume(), Display(status_console(), title) as display:
+    with show_how_to_resume(run=out), Display(status_console(), title) as display:
         observer = display if board is None else Observers(display, board)
         result = run_training(chosen, out, observer, minutes=minutes)
     if board is not None:

@@ -129,6 +129,14 @@ class RunResult(BaseModel):
         return "" if headline is None else describe_interval(headline[1], images)
 
 
+def describe_headline(result: RunResult) -> str:
+    """Return the best accuracy there is as text."""
+    headline, interval = result.headline(), result.headline_interval()
+    if headline is None:
+        return "trained (there are no images to test on)"
+    return f"{headline[0]} {headline[1]:.1%}" + (f" ({interval})" if interval else "")
+
+
 def describe_probe(result: RunResult) -> str | None:
     """Return one line about the linear probe of a trained run, or None if there was none."""
     probe = result.probe
