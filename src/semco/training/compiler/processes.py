@@ -33,7 +33,9 @@ def list_processes() -> Iterator[Process]:
         yield from _read_proc()
         return
     try:
-        listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,stat=,args="], capture_output=True, text=True, check=True)
+        listed = subprocess.run(
+            ["ps", "-A", "-o", "pid=,ppid=,stat=,args="], capture_output=True, text=True, check=True
+        )
     except (OSError, subprocess.CalledProcessError):
         return
     for line in listed.stdout.splitlines():
