@@ -236,8 +236,20 @@ def test_nothing_is_cached_if_nothing_is_frozen_or_the_method_changes_images(
 ) -> None:
     train(make_config("all"), tmp_path / "all")
     train(make_config("top", "mixmatch"), tmp_path / "mixmatch")
-    train(make_config("heads", "linear_probe"), tmp_path / "probe")
     assert list(cache.iterdir()) == []
+
+
+def test_a_linear_probe_caches_the_plain_images_only(make_config: Make, tmp_path: Path, cache: Path) -> None:
+    first, second, trained = Recorder(), Recorder(), Recorder()
+    train(make_config("heads", "linear_probe"), tmp_path / "probe", first)
+    assert first.loaded == {"frozen layers": (160, 160), "frozen layers, test images": (80, 80)}
+    assert (sizes(cache, TRAINING), sizes(cache, TEST)) == ([], [80 * 64 * 4, 160 * 64 * 4])
+    assert any(message.endswith("; no steps") for message in first.messages)
+    assert not any("compiled" in message for message in first.messages)
+    train(make_config("heads", "linear_probe", training={"seed": 1}), tmp_path / "other", second)
+    assert second.loaded == {}
+    train(make_config("heads"), tmp_path / "trained", trained)
+    assert trained.loaded == {"frozen layers": (160, 160)}  # its views; the test images are shared
 
 
 def test_without_a_cache_folder_the_file_lies_in_the_run(
@@ -451,6 +463,26 @@ def test_a_signal_in_the_cross_validation_names_the_run_that_can_be_resumed(make
     assert stopped.value.run == tmp_path / "run"
     assert observer.lines == 6  # not those of the fold
     assert resume(stopped.value.run).steps == 6
+
+
+@pytest.mark.parametrize(("tune", "threads"), [("heads", 1), ("all", 2)])
+def test_heads_on_frozen_features_are_trained_with_one_thread(
+    make_config: Make, tmp_path: Path, tune: str, threads: int
+) -> None:
+    class Threads(Recorder):
+        seen = 0
+
+        def on_step(self, step: int) -> None:
+            super().on_step(step)
+            self.seen = torch.get_num_threads()
+
+    torch.set_num_threads(2)
+    observer = Threads()
+    try:
+        train(make_config(tune, training={"steps": 1}), tmp_path / "run", observer)
+        assert (observer.seen, torch.get_num_threads()) == (threads, 2)
+    finally:
+        torch.set_num_threads(1)  # as in all tests
 
 
 @pytest.mark.usefixtures("probe_never_kept")

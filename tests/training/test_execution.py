@@ -17,7 +17,7 @@ from semco.models.activation import Block, after_activation
 from semco.models.normalisation import WarmBatchNorm2d
 from semco.training.compiler import compilation
 from semco.training.compiler.compilation import choose_compilation, compiler_options, multiply_adds
-from semco.training.execution import prepare_network
+from semco.training.execution import prepare_network, threads_for_steps
 
 CPU = torch.device("cpu")
 
@@ -142,3 +142,24 @@ def test_a_compiled_network_makes_maps_again_too(choice: str, maps: int) -> None
         chain(x)
     assert sum(size for size in kept.values() if size >= x.numel()) == maps * x.numel()
     assert not compiler.aggressive_recomputation
+
+
+@pytest.mark.parametrize(
+    ("network", "views", "threads"),
+    [
+        (nn.Linear(1280, 168), 224, 1),  # two heads for 40 classes on frozen features
+        (nn.Linear(1280, 10_000), 224, 3),  # for 10,000 classes
+        (nn.Conv2d(3, 4, 3), 1, 3),
+    ],
+)
+def test_small_linear_layers_are_trained_with_one_thread(network: nn.Module, views: int, threads: int) -> None:
+    torch.set_num_threads(3)
+    try:
+        with threads_for_steps(network, views):
+            assert torch.get_num_threads() == threads
+        assert torch.get_num_threads() == 3
+        with pytest.raises(KeyboardInterrupt), threads_for_steps(network, views):
+            raise KeyboardInterrupt
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(1)  # as in all tests

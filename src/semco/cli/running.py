@@ -144,14 +144,15 @@ def show_result(result: RunResult, *, as_json: bool) -> None:
     from semco.run.result import describe_headline, describe_probe
 
     console = Console(soft_wrap=True)
-    console.print(f"{describe_headline(result)} after {result.steps:,} steps; {_times(result)}", highlight=False)
+    console.print(f"{describe_headline(result)}{_steps_and_times(result)}", highlight=False)
     if (line := describe_probe(result)) is not None:
         console.print(line, highlight=False)
     console.print(f"report   {result.run}/report.html", markup=False, highlight=False)
     console.print(f"predict  semco predict {shlex.quote(result.run)} IMAGES...", markup=False, highlight=False)
 
 
-def _times(result: RunResult) -> str:
-    """Return how long training took, and this command with all that it did besides."""
+def _steps_and_times(result: RunResult) -> str:
+    """Return after how many steps that was, how long they took, and this command with all that it did besides."""
     command = duration(time.monotonic() - STARTED)
-    return f"training took {duration(result.seconds)}, this command {command}" if result.steps else f"{command} in all"
+    trained = f" after {result.steps:,} steps; training took {duration(result.seconds)}, this command {command}"
+    return trained if result.steps else f"; {command} in all"

@@ -86,11 +86,8 @@ class RunModel:
 
     @cached_property
     def is_cached(self) -> bool:
-        """Whether outputs of frozen layers are computed once.
-
-        Not if the method changes the images itself, nor if it takes no steps and so needs no views.
-        """
-        return self.tuned.first > 0 and not self.method.changes_images and self.method.takes_steps
+        """Whether outputs of frozen layers are computed once: not if the method changes the images itself."""
+        return self.tuned.first > 0 and not self.method.changes_images
 
     def _views_of(self, images: Tensor) -> ImageInputs:
         return ImageInputs(images, self.augment, self.device)
@@ -101,14 +98,21 @@ class RunModel:
         images, file = self._views_of(self.problem.dataset.train_images), self.training_file
         if file is None:
             return images
-        return self._cached(file, images, f"{file.views_per_image} views of {file.images:,} images", PROGRESS)
+        views = f"{file.views_per_image} views of " if file.views else ""
+        return self._cached(file, images, f"{views}{file.images:,} training images", PROGRESS)
 
     @cached_property
     def training_file(self) -> FeatureFile | None:
-        """The file with the outputs of the frozen layers for the training images, if they are computed once."""
+        """The file with the outputs of the frozen layers for the training images, if they are computed once.
+
+        A method without steps needs the plain images only.
+        """
         if not self.is_cached:
             return None
-        augment, count = self.config.augment.model_dump(mode="json"), len(self.problem.dataset.train_images)
+        count = len(self.problem.dataset.train_images)
+        if not self.method.takes_steps:
+            return self._feature_file("training images", count, views=0)
+        augment = self.config.augment.model_dump(mode="json")
         return self._feature_file("training images", count, self.config.model.cached_views, augment)
 
     @cached_property

@@ -80,7 +80,8 @@ class Session:
                     write_data_record(self.run.path, self.config.data, self.problem.dataset)
             trainer = self._trainer()
             self.observer.on_message(f"method: {describe_method(self.config.method.name)}")
-            self.observer.on_message(f"{self.problem.counts()}; {self.config.training.total_steps:,} steps")
+            steps = f"{self.config.training.total_steps:,}" if self._method.takes_steps else "no"
+            self.observer.on_message(f"{self.problem.counts()}; {steps} steps")
             probe = self._measure_probe()
             if self._method.takes_steps:
                 trainer.run()

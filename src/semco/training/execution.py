@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 import torch
@@ -15,6 +17,9 @@ from semco.models.backbone import Precision, set_precision
 from semco.models.normalisation import synchronise
 
 N = TypeVar("N", bound=nn.Module)
+# Multiply-adds of a forward pass, in linear layers, below which a step is faster with one thread. Several threads gain
+# nothing then, and wait for each other if another program uses a core (docs/lab/speed.md).
+SMALL_PASS = 2e8
 
 
 def choose_device(name: str, processes: Processes) -> torch.device:
@@ -48,3 +53,17 @@ def prepare_network(network: N, config: TrainingConfig, device: torch.device, pr
         recompute_activations(network)
     placed: N = network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     return placed
+
+
+@contextmanager
+def threads_for_steps(network: nn.Module, views: int) -> Iterator[None]:
+    """Use one thread of the CPU if a step passes its ``views`` through a few linear layers only: the heads."""
+    threads = torch.get_num_threads()
+    weights = sum(part.weight.numel() for part in network.modules() if isinstance(part, nn.Linear))
+    is_linear = not any(isinstance(part, nn.Conv2d) for part in network.modules())
+    if is_linear and views * weights < SMALL_PASS:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

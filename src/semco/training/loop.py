@@ -35,6 +35,7 @@ from semco.training.allocator import reuse_freed_memory
 from semco.training.compiler.cache import CompilerCache, compiler_cache
 from semco.training.compiler.compilation import choose_compilation, compiler_options, compiling, take_compiling_step
 from semco.training.exchange import StepExchange
+from semco.training.execution import threads_for_steps
 from semco.training.forward import NetworkForward
 from semco.training.learning_rate import highest_backbone_rate, highest_learning_rate, learning_rate
 from semco.training.observer import NullObserver, Observer
@@ -121,11 +122,11 @@ class Trainer:
         training, network = self.config.training, self.network
         shape, views = self.batches.input_shape, self.batches.views_per_step
         compilation = choose_compilation(training, network, shape, views, self._device)
-        self._compiles = compilation.is_wanted
-        if compilation.is_wanted:
+        self._compiles = compilation.is_wanted and self.method.takes_steps
+        if self._compiles:
             self.observer.on_message(f"the first steps wait for the network to be compiled: {compilation.reason}")
             network = torch.compile(network, dynamic=False)  # type: ignore[assignment]
-        parts = COMPILED_PARTS if compilation.is_wanted else PARTS
+        parts = COMPILED_PARTS if self._compiles else PARTS
         skips = skips_images(training, self.network, self._device)
         forward = NetworkForward(network, self.average, training.target_views, parts if skips else None)
         return share_gradients(Step(self.network, self.method, forward), self._processes)
@@ -152,7 +153,7 @@ class Trainer:
 
     @contextmanager
     def _runtime(self) -> Iterator[tuple[StopRequest, Prefetch, Callable[[], None], CompilerCache | None]]:
-        """Set up what surrounds the loop: signals, prefetching, the compiler's options and cache, memory."""
+        """Set up what surrounds the loop: signals, prefetching, the compiler's options and cache, memory, threads."""
         with (
             catch_signals(ignore_repeats=self._processes.are_several) as stop,
             announce_stop(stop, self.observer.on_message),
@@ -160,6 +161,7 @@ class Trainer:
             compiler_options(self.config.training, self._device),
             compiler_cache(self._compiles) as cache,
             reuse_freed_memory(self._device, self._reuse_memory) as keep_memory,
+            threads_for_steps(self.network, self.batches.views_per_step),
         ):
             yield stop, batches, keep_memory, cache
 
