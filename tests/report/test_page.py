@@ -16,7 +16,7 @@ from semco.report import write_report
 from semco.report.classes import GroupMember, label_groups
 from semco.report.runs import Run
 
-VOID = {"meta", "img", "br", "link", "hr", "input"}
+VOID = {"wbr", "meta", "img", "br", "link", "hr", "input"}
 NASTY = ("<script>alert(1)</script>", "$5 & $x^{", "_hidden", '"quoted"', "汉字 é", "a" * 60, "shirt", "b", "c", "d")
 
 
@@ -175,6 +175,16 @@ def test_class_names_are_escaped(make_run, tmp_path: Path) -> None:
     assert "script" not in page.tags
     for name in NASTY:
         assert any(name in text for text in page.text), name
+
+
+@pytest.mark.usefixtures("plain_figures")
+def test_long_class_names_break_after_an_underscore_and_stay_escaped(make_run, tmp_path: Path) -> None:
+    names = ("Red_headed_Woodpecker", "<b>_&", *NASTY[2:])
+    _, text = _page([make_run("semco", names=names)], tmp_path / "report.html")
+    for shown in ("Red_<wbr>headed_<wbr>Woodpecker", "&lt;b&gt;_<wbr>&amp;"):
+        assert f'">{shown}' in text  # in a group
+        assert f"✗ {shown}</b>" in text or f"✓ {shown}</b>" in text  # below a photo
+    assert "true: <strong>Red_<wbr>headed_<wbr>Woodpecker</strong>" in text
 
 
 @pytest.mark.usefixtures("plain_figures")
