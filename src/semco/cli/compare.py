@@ -115,9 +115,9 @@ def pseudo_label_table(rows: Sequence[HeadRow]) -> Table:
     from semco.training.statistics import CONFIDENT_ACCURACY
 
     surest = CONFIDENT_ACCURACY.partition("/")[0]
-    columns = ("head", "classes", "retained", "correct", "right group", "correct in surest fifth")
-    table = Table(Column(overflow="fold"), *columns, title="pseudo-labels of the final model", box=None)
-    table.caption = "correct, right group: of the retained; surest fifth: the most confident images, retained or not"
+    columns = ("head", "classes", "retained", "correct", "right group", "surest fifth")
+    table = Table(Column(overflow="fold", min_width=12), *columns, title="pseudo-labels of the final model", box=None)
+    table.caption = "correct, right group: of the retained; surest fifth: correct, of the most confident fifth of all"
     for row in rows:
         names = (row.variant, row.head.replace("_", "-"))
         for kind, classes in zip(KINDS, ("all", "grouped", "not grouped"), strict=True):
