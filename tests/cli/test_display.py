@@ -36,3 +36,27 @@ def test_labelled_images_are_not_among_the_retained_ones() -> None:
         display.on_start(0, 10)
         display.on_line({"step": 10, "seconds": 1.0, "loss": 1.0, "mask_one_hot": 0.88, "pseudo/one_hot/ratio": 0.82})
     assert stream.getvalue() == "run: step 10, 1 s, loss 1.000, retained by the one-hot head 82.0%\n"
+
+
+def test_each_kind_of_work_has_its_own_clock_and_no_finished_bar_stays() -> None:
+    now = [0.0]
+    display = Display(Console(file=io.StringIO(), get_time=lambda: now[0]), "run")
+    task = display._progress.tasks[0]
+    seen = []
+    for second, what, done in [
+        (10, "reading", 50),
+        (20, "reading", 90),
+        (70, "frozen layers", 32),
+        (80, "frozen layers", 64),
+    ]:
+        now[0] = second
+        display.on_loading(what, done, 100)
+        seen.append((task.description, task.completed, task.total, task.elapsed))
+    assert seen == [
+        ("reading", 50, 100, 0),
+        ("reading", 90, 100, 10),
+        ("frozen layers", 32, 100, 0),
+        ("frozen layers", 64, 100, 10),
+    ]
+    display.on_loading("frozen layers", 100, 100)
+    assert (task.description, task.completed, task.total) == ("run", 0, None)

@@ -9,11 +9,10 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 
-def _without_types(flags: list[Any]) -> list[Any]:
-    for each in flags:
-        if getattr(each, "is_flag", False):
-            each.metavar = ""
-    return flags
+def _without_types(params: list[Any]) -> list[Any]:
+    for flag in (each for each in params if getattr(each, "is_flag", False)):
+        flag.metavar = ""
+    return params
 
 
 class _Command(TyperCommand):

@@ -23,8 +23,7 @@ from semco.errors import duration
 LOSS = "loss/"
 # Outside a terminal: seconds after which the time left is printed first, and the part of loading between two lines.
 FIRST_ESTIMATE, LOADING_PART = 5.0, 0.25
-# Metrics shown besides the losses, with their names for people. As in the report, labelled images do not count as
-# retained; the metrics mask_one_hot and mask_semantic are means over all images of the pool.
+# Metrics shown besides the losses. As in the report, labelled images are not counted as retained (mask_* does).
 SHOWN = {
     "pseudo/one_hot/ratio": "retained by the one-hot head",
     "pseudo/semantic/ratio": "retained by the semantic head",
@@ -71,7 +70,11 @@ class Display:
         if done == 0:  # the announcement of long work
             self.on_message(what)
             return
-        self._progress.update(self._task, description=what, total=total, completed=done)
+        change = self._progress.update if self._progress.tasks[0].description == what else self._progress.reset
+        change(self._task, description=what, total=total, completed=done)
+        if done >= total:  # what follows may take long: a finished bar would look as if nothing happened
+            self._progress.reset(self._task, description=self._title)
+            self._progress.tasks[0].total = None
         if self._console.is_terminal or done >= total:
             return
         before, part = self._loading_printed

@@ -142,7 +142,7 @@ def describe_probe(result: RunResult) -> str | None:
     probe = result.probe
     if probe is None or not result.steps:
         return None
-    kept = "; it was better than training and is kept" if probe.is_kept else ""
+    kept = "; it was better than training and is kept" if probe.is_kept else _why_not_kept(probe)
     measured = probe.validation_accuracy if result.test_accuracy is None else probe.test_accuracy
     if measured is not None:
         return f"linear probe on the same labels: {measured:.1%}{kept}"
@@ -152,3 +152,11 @@ def describe_probe(result: RunResult) -> str | None:
     interval = describe_interval(probe.trained_accuracy, probe.held_out_images)
     between = f" (trained: {interval})" if interval else ""
     return f"accuracy on {probe.held_out_images} labelled images that were held out in turn: {held_out}{between}"
+
+
+def _why_not_kept(probe: ProbeResult) -> str:
+    """Return why the trained network is kept, if the probe was right for more of the held-out images."""
+    if probe.held_out_accuracy is None or probe.trained_accuracy is None:
+        return ""
+    is_higher = probe.held_out_accuracy > probe.trained_accuracy
+    return "; the difference is within one standard deviation, so the trained network is kept" if is_higher else ""

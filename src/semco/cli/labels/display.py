@@ -26,8 +26,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     for row in rows:
         table.add_row(*map(escape, row))
     console = Console()
-    if not console.is_terminal:
-        console.width = WIDE
+    console.width = console.width if console.is_terminal else WIDE
     console.print(table)
 
 
