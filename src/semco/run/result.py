@@ -142,7 +142,9 @@ def describe_probe(result: RunResult) -> str | None:
     probe = result.probe
     if probe is None or not result.steps:
         return None
-    kept = "; it was better than training and is kept" if probe.is_kept else _why_not_kept(probe)
+    kept = "; it was better than training and is kept" if probe.is_kept else ""
+    if not probe.is_kept and result.test_accuracy is None:  # accuracies on test images are not what decided
+        kept = _why_not_kept(probe)
     measured = probe.validation_accuracy if result.test_accuracy is None else probe.test_accuracy
     if measured is not None:
         return f"linear probe on the same labels: {measured:.1%}{kept}"
