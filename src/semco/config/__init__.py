@@ -4,6 +4,7 @@ from semco.config.datasets import DATASETS, REGISTERED_DATASETS, RegisteredDatas
 from semco.config.fields import changed_fields, flat_fields, read_yaml
 from semco.config.layers import Layer, configure, layers_of, merge, resolve
 from semco.config.schema import (
+    AUTO,
     AugmentConfig,
     Config,
     DataConfig,
@@ -18,6 +19,7 @@ from semco.config.schema import (
 )
 
 __all__ = [
+    "AUTO",
     "DATASETS",
     "REGISTERED_DATASETS",
     "AugmentConfig",

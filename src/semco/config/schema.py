@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
 
 import yaml
 from pydantic import (
@@ -19,6 +19,7 @@ from pydantic import (
     ConfigDict,
     Field,
     PositiveFloat,
+    PositiveInt,
     SerializeAsAny,
     ValidationError,
     model_validator,
@@ -33,9 +34,17 @@ Unit = Annotated[float, Field(ge=0.0, le=1.0)]
 DEFAULT_METHOD = "semco_plus"
 
 
-def _on_or_off(value: object) -> object:
-    """Undo YAML, which reads a bare ``on`` or ``off`` as true or false."""
-    return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
+# What a field holds in a request that leaves the choice to `semco.resolve`. After that no field holds it, so for a type
+# checker ``Auto[float]`` is a float.
+AUTO = cast(Any, "auto")
+if TYPE_CHECKING:
+    Value = TypeVar("Value")
+    Auto = Annotated[Value, AUTO]
+else:
+
+    class Auto:
+        def __class_getitem__(cls, kind):
+            return kind | Literal["auto"]
 
 
 class Section(BaseModel):
@@ -72,7 +81,7 @@ class DataConfig(Section):
     pool: Literal["all", "unlabelled"] = "all"
     """The unlabelled pool: all training images including the labelled ones, whose labels it does not use (FixMatch),
     or only those without a label (paper)."""
-    validation: Literal["auto", "train", "labelled", "none"] = "auto"
+    validation: Auto[Literal["train", "labelled", "none"]] = AUTO
     """Where validation images come from: training images with a label that is not used ("train"), the labelled images
     ("labelled"), or nowhere ("none"). "auto" is "train" if there are such images, else "labelled" from 200 labels
     and 20 per class on, else "none": few labels are all learned from."""
@@ -80,10 +89,11 @@ class DataConfig(Section):
     """Largest number of validation images; at most a tenth of the training images ("train") or a fifth of the
     labelled images ("labelled") are used."""
     image_size: int | None = Field(default=None, ge=8, le=4096)
-    """Height and width in pixels; null keeps the size of the data set (for folders: the median, at most 96)."""
-    pixels: Literal["auto", "memory", "cache"] = "auto"
-    """Where the decoded images of a folder are: in memory, or in a memory-mapped file that later runs use again; "auto"
-    is a file if they take more than 512 MiB. The result is the same."""
+    """Height and width in pixels; null is the size of the pretrained weights, else that of the data set (for folders:
+    the median, at most 96)."""
+    memory: int = Field(default=512, ge=0)
+    """Decoded images of a folder are held in memory up to this size in MiB. More of them are stored in a memory-mapped
+    file that later runs use again. The result is the same."""
     strict: bool = False
     """Stop at an unreadable image instead of skipping and counting it."""
 
@@ -99,7 +109,7 @@ class DataConfig(Section):
 
 
 class LabelsConfig(Section):
-    source: Literal["auto", "bundled", "store", "attributes", "matrix", "encoder"] = "auto"
+    source: Auto[Literal["bundled", "store", "attributes", "matrix", "encoder"]] = AUTO
     """Source of the label vectors: the bundled store, a store you built, class attributes, a matrix, a text encoder.
     "auto": the class attributes that are beside the images, as in CUB-200-2011, else the bundled store."""
     path: Path | None = None
@@ -116,10 +126,11 @@ class LabelsConfig(Section):
     unknown_names: Literal["encode", "own"] = "encode"
     """What a name gets that the look-up does not find: a place by the sentence encoder if it is installed
     (semco[sentences]) and sure, else a vector of its own; or always a vector of its own ("own")."""
-    rule: Literal["auto", "evidence", "dbscan"] = "auto"
+    rule: Auto[Literal["evidence", "dbscan"]] = AUTO
     """How classes are grouped: by cosines alone as in the paper ("dbscan"), or by cosines and the graph ("evidence",
-    for stores). "auto" is "dbscan" for the method semco, for a number as eps and for other sources, else "evidence"."""
-    eps: Annotated[float, Field(ge=0, le=2)] | Literal["auto"] = "auto"
+    for stores). "auto" is "dbscan" for the methods of the paper, for a number as eps and for other sources, else
+    "evidence"."""
+    eps: Auto[Annotated[float, Field(ge=0, le=2)]] = AUTO
     """DBSCAN's eps: the largest cosine distance between neighbours in a group. "auto" is the default of the source or
     of the rule, 0 turns grouping off."""
     together: tuple[tuple[str, ...], ...] = ()
@@ -142,11 +153,11 @@ class ModelConfig(Section):
     backbone: str = "wrn-28-2"
     """The network: wrn-DEPTH-WIDTH, cnn-13, resnet18, resnet50, efficientnet-lite0, -lite1, -lite2, or
     hf:NAME_OR_FOLDER of a `transformers` model; `semco backbones` lists them."""
-    pretrained: Literal["auto", "none"] = "auto"
-    """Start from published weights if the backbone has them ("auto"), or from random ones ("none")."""
+    pretrained: Literal["published", "none"] = "published"
+    """Start from published weights if the backbone has them, or always from random ones ("none")."""
     weights: Path | None = None
     """A safetensors file with weights of your own for the backbone, for example model/model.safetensors of a run."""
-    stem: Literal["auto", "small", "large"] = "auto"
+    stem: Auto[Literal["small", "large"]] = AUTO
     """First layers of a ResNet: 7x7 with stride 2 and pooling ("large") or 3x3 ("small"); "auto" is "small" for images
     up to 64 pixels."""
     norm: Literal["batch", "none"] = "batch"
@@ -159,13 +170,13 @@ class ModelConfig(Section):
     released code)."""
     mlp_hidden: int = Field(default=2048, ge=1)
     """Width of the hidden layer of a semantic head of two layers."""
-    tune: Literal["auto", "all", "top", "heads"] = "auto"
+    tune: Auto[Literal["all", "top", "heads"]] = AUTO
     """The layers that are trained: all, the last stages of the backbone and the heads ("top"), or only the heads. The
     others keep their loaded weights, and their outputs are computed once for all steps. "auto" is "all" from random
     weights and "heads" from loaded ones."""
-    freeze_norm: Annotated[Literal["auto", "on", "off"], BeforeValidator(_on_or_off)] = "auto"
+    freeze_norm: Auto[bool] = AUTO
     """Keep the statistics of batch normalisation as they were loaded; "auto": for backbones with loaded weights."""
-    heads_init: Literal["auto", "probe", "random"] = "auto"
+    heads_init: Auto[Literal["probe", "random"]] = AUTO
     """Initial weights of the heads: a linear probe, fitted to the features of the labelled images, or random; "auto":
     a probe for backbones with loaded weights."""
     cached_views: int = Field(default=6, ge=1, le=64)
@@ -186,10 +197,10 @@ class AugmentConfig(Section):
 
 
 class OptimConfig(Section):
-    lr: PositiveFloat | Literal["auto"] = "auto"
+    lr: Auto[PositiveFloat] = AUTO
     """Learning rate; "auto" is the paper's 0.03 in runs of its length and up to 0.1 in short runs; from loaded weights
     0.03, or 0.003 if all layers are trained."""
-    backbone_lr: PositiveFloat | Literal["auto"] = "auto"
+    backbone_lr: Auto[PositiveFloat] = AUTO
     """Learning rate of the backbone; "auto": that of the heads, or for loaded weights a tenth of it."""
     momentum: Unit = 0.9
     """Momentum of SGD."""
@@ -197,7 +208,7 @@ class OptimConfig(Section):
     """Use Nesterov momentum."""
     weight_decay: float = Field(default=5e-4, ge=0)
     """Weight decay; not applied to normalisation layers and biases."""
-    start_decay: Annotated[float, Field(ge=0)] | Literal["auto"] = "auto"
+    start_decay: Auto[Annotated[float, Field(ge=0)]] = AUTO
     """Weight decay of the heads towards their first values (L2-SP, Li et al. 2018); "auto": 0.03 if these are a linear
     probe, else 0."""
     warmup: Unit = 10 / 300
@@ -208,9 +219,11 @@ class OptimConfig(Section):
 
 class TrainingConfig(Section):
     steps: int | None = Field(default=None, ge=1)
-    """Length of the run in steps; with neither steps nor epochs, 300 epochs as in the paper."""
+    """Length of the run in steps. Without a length, a run from random weights takes 300 epochs as in the paper."""
     epochs: float | None = Field(default=None, gt=0)
     """Length of the run in epochs."""
+    minutes: float | None = Field(default=None, gt=0)
+    """Length of the run in minutes on this machine: as many steps as fit, after a few were timed."""
     images_per_epoch: int = Field(default=64 * 1024, ge=1)
     """Number of labelled images per epoch."""
     batch_size: int = Field(default=64, ge=1)
@@ -224,27 +237,27 @@ class TrainingConfig(Section):
     moved away from the initial weights."""
     seed: int = Field(default=0, ge=0, lt=2**63)
     """Seed of the split, the initial weights and all random choices of the run."""
-    log_every: int | None = Field(default=None, ge=1)
-    """Steps between two lines of metrics.jsonl; null: about 50 lines per run."""
-    validate_every: int | None = Field(default=None, ge=1)
-    """Steps between two validations; null: about 20 per run."""
-    checkpoint_every: int | None = Field(default=None, ge=1)
-    """Steps between two checkpoints; null: about 10 per run."""
+    log_every: Auto[PositiveInt] = AUTO
+    """Steps between two lines of metrics.jsonl; "auto": about 50 lines per run."""
+    validate_every: Auto[PositiveInt] = AUTO
+    """Steps between two validations; "auto": about 20 per run."""
+    checkpoint_every: Auto[PositiveInt] = AUTO
+    """Steps between two checkpoints; "auto": about 10 per run."""
     target_views: Literal["no_grad", "joint"] = "no_grad"
     """How views that only make targets run: in a pass of their own without gradient (faster), or in one pass with all
     other views (paper)."""
-    skip: Annotated[Literal["auto", "on", "off"], BeforeValidator(_on_or_off)] = "auto"
+    skip: Auto[bool] = AUTO
     """Leave out of the pass with gradient the strong views of images whose pseudo-labels have no weight (FixMatch and
     its kin, SemCo, SemCo+). "auto" turns it on for CPUs and networks whose normalisation does not look across images,
     where it changes nothing but the time."""
-    device: str = "auto"
+    device: str = AUTO
     """"auto" is a GPU if there is one; else cpu, cuda, cuda:1, ..."""
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    precision: Auto[Literal["float32", "bfloat16"]] = AUTO
     """Precision in which the backbone computes; weights, heads, losses and averages are float32 in any case. "auto" is
     bfloat16 on GPUs that have it, and on CPUs that have it if a pass is measured to be faster, else float32."""
     compile: Annotated[Literal["auto", "on", "off"], BeforeValidator(_on_or_off)] = "auto"
     """torch.compile: "auto" turns it on if the run is long enough for compiling to pay off."""
-    recompute: Annotated[Literal["auto", "on", "off"], BeforeValidator(_on_or_off)] = "auto"
+    recompute: Auto[bool] = AUTO
     """Store fewer activations and recompute them in the backward pass: less memory for little time. "auto" turns it on
     for CPUs, where it was measured."""
     statistics: bool = True
@@ -254,10 +267,10 @@ class TrainingConfig(Section):
 
     @model_validator(mode="after")
     def _check_one_length(self) -> TrainingConfig:
-        if self.steps is not None and self.epochs is not None:
-            raise ValueError("give steps or epochs, not both")
-        if self.skip == "on" and (self.target_views == "joint" or self.sync_batch_norm):
-            raise ValueError("skip=on needs target_views=no_grad and sync_batch_norm=false: it runs fewer images")
+        if sum(each is not None for each in (self.steps, self.epochs, self.minutes)) > 1:
+            raise ValueError("give one of steps, epochs and minutes")
+        if self.skip is True and (self.target_views == "joint" or self.sync_batch_norm):
+            raise ValueError("skip=true needs target_views=no_grad and sync_batch_norm=false: it runs fewer images")
         return self
 
     @property
@@ -272,7 +285,7 @@ class TrainingConfig(Section):
 
 
 class EvaluationConfig(Section):
-    head: Literal["auto", "one_hot", "semantic", "average"] = "auto"
+    head: Auto[Literal["one_hot", "semantic", "average"]] = AUTO
     """The head that predicts: the one-hot head (SemCo's paper), the semantic head, or the mean of both softmaxes.
     "auto" is the head of the method's paper: the semantic head for DeViSE, the one-hot head for all others; for SemCo+
     from loaded weights it is the mean."""

@@ -23,9 +23,6 @@ from semco.data.storage.decoder import PartDecoder
 from semco.data.storage.pixel_cache import read_cached
 from semco.errors import UserError
 
-# Pixels of a part that are held in memory, in bytes; more are stored in a file.
-MEMORY_LIMIT = 512 << 20
-
 
 @dataclass(frozen=True)
 class Decoded:
@@ -67,8 +64,7 @@ def read_listing(
 def _decode_part(part: Part, size: int, config: DataConfig, on_progress: ProgressCallback | None, work: str) -> Decoded:
     if not len(part):
         return Decoded(None, None, None, None, ())
-    is_large = len(part) * 3 * size * size > MEMORY_LIMIT
-    in_file = config.pixels == "cache" or (config.pixels == "auto" and is_large)
+    in_file = len(part) * 3 * size * size > config.memory << 20
     with PartDecoder(part, size, config.strict) as decoder:
         if in_file:
             images, skipped = read_cached(decoder, on_progress, work)

@@ -24,8 +24,6 @@ from semco.data.randomness import make_numpy_generator
 from semco.errors import UserError
 
 Index = NDArray[np.int64]
-# With fewer labels in total or per class than these, none is held out by default.
-FEW_LABELS, FEW_LABELS_PER_CLASS = 200, 20
 PoolRule = Literal["all", "unlabelled"]  # values of data.pool
 # In place of a true class: the class is not known; the image is labelled, so its pseudo-labels are not counted.
 UNKNOWN, LABELLED = -1, -2
@@ -127,13 +125,9 @@ def make_split(
     members = _shuffle_classes(class_ids, len(names), seed)
     if chosen is not None:
         members = [_listed_first(m, chosen) for m in members]
-    available = np.array([len(m) for m in members], dtype=np.int64)
-    wanted = _count_labels(config, available, names, seed)
-    if chosen is not None:
-        wanted = _count_chosen(class_ids, chosen, names)
-    spare = available - wanted
-    rule = _validation_rule(config, wanted, spare)
-    num_held_out = _count_validation(config, rule, wanted, spare, len(class_ids))
+    wanted, spare = _wanted_and_spare(class_ids, config, names, seed, chosen)
+    available, rule = wanted + spare, config.validation
+    num_held_out = _count_validation(config, wanted, spare, len(class_ids))
     # Labelled images come from the start of a class, and spare validation images from its end, so that the number of
     # one does not change the choice of the other.
     used = wanted - num_held_out if rule == "labelled" else wanted
@@ -148,6 +142,35 @@ def make_split(
             "without a label, or set data.pool to 'all'."
         )
     return Split(labelled, pool, validation, label_checksum(labels), config.pool)
+
+
+def count_labels(
+    labels: Tensor,
+    config: DataConfig,
+    seed: int,
+    class_names: Sequence[str],
+    held_out: Tensor | None = None,
+    chosen: Index | None = None,
+) -> tuple[int, int]:
+    """Return how many labels a split would use, and how many are left; the arguments are those of `make_split`."""
+    if held_out is not None and bool(held_out.any()):
+        kept = torch.nonzero(~held_out).flatten()
+        chosen = None if chosen is None else np.flatnonzero(np.isin(kept.numpy(), chosen))
+        labels = labels[kept]
+    class_ids = labels.numpy(force=True).astype(np.int64)
+    wanted, spare = _wanted_and_spare(class_ids, config, class_names, seed, chosen)
+    return int(wanted.sum()), int(spare.sum())
+
+
+def _wanted_and_spare(
+    class_ids: Index, config: DataConfig, names: Sequence[str], seed: int, chosen: Index | None
+) -> tuple[Index, Index]:
+    """Return how many labels of each class are used (K,), and how many are left (K,)."""
+    available = np.bincount(class_ids[class_ids >= 0], minlength=len(names)).astype(np.int64)
+    wanted = _count_labels(config, available, names, seed)
+    if chosen is not None:
+        wanted = _count_chosen(class_ids, chosen, names)
+    return wanted, available - wanted
 
 
 def _with_held_out(
@@ -231,26 +254,16 @@ def _spread_evenly(total: int, classes: int, seed: int) -> Index:
     return counts
 
 
-def _validation_rule(config: DataConfig, wanted: Index, spare: Index) -> str:
-    """Return where validation images come from: "train", "labelled" or "none"."""
-    if config.validation != "auto":
-        return config.validation
-    if spare.any():
-        return "train"
-    # A label that is held out is not learned from, which costs more than the estimate is worth where labels are few.
-    return "labelled" if wanted.sum() >= FEW_LABELS and wanted.mean() >= FEW_LABELS_PER_CLASS else "none"
-
-
-def _count_validation(config: DataConfig, rule: str, wanted: Index, spare: Index, images: int) -> Index:
+def _count_validation(config: DataConfig, wanted: Index, spare: Index, images: int) -> Index:
     """Return how many images of each class are held out for validation (K,)."""
-    if rule == "none":
+    if config.validation == "none":
         return np.zeros_like(wanted)
-    if rule == "train":
+    if config.validation == "train":
         counts = _stratify(min(config.validation_size, images // 10), spare)
     else:  # each class keeps at least one of its labels
         counts = _stratify(min(config.validation_size, int(wanted.sum()) // 5), wanted - 1)
-    if config.validation != "auto" and not counts.any():
-        raise UserError(_no_validation_message(rule, int(spare.sum()), int(wanted.sum())))
+    if not counts.any():
+        raise UserError(_no_validation_message(config.validation, int(spare.sum()), int(wanted.sum())))
     return counts
 
 

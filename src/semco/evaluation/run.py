@@ -17,7 +17,7 @@ from semco.evaluation.results import Evaluation, evaluate_probabilities, image_b
 from semco.run.data_record import changes_of_dataset
 from semco.run.folder import RunFolder
 from semco.run.identity import run_digest
-from semco.run.seal import broken_seals, read_with_digest, seal_of_data
+from semco.run.seal import DataSeal, broken_seals, read_with_digest
 from semco.training.execution import choose_device
 
 
@@ -71,7 +71,7 @@ def _check_seal(folder: RunFolder, config: Config, model: SavedModel, dataset: D
     for file in (folder.split_file, folder.labels_file):
         if model.description.seal and file.exists():
             read_with_digest(file)
-    current = seal_of_data(dataset) | {"configuration": run_digest(config)}
+    current = DataSeal(dataset).values | {"configuration": run_digest(config)}
     broken = broken_seals(model.description.seal, current)
     if broken:
         changes = changes_of_dataset(folder.path, config.data, dataset)

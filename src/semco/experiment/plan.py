@@ -1,7 +1,4 @@
-"""What fits into the minutes that the user has: which layers are trained, and for how many steps.
-
-A few passes are timed on this machine before the run starts; the choice is saved with the run's configuration.
-"""
+"""How many steps fit into the minutes that the user has: a few passes are timed on this machine."""
 
 from __future__ import annotations
 
@@ -9,30 +6,22 @@ import copy
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import torch
 from torch import Generator, Tensor
 
 from semco.config import REGISTERED_DATASETS, Config
 from semco.data.batches import Batches
-from semco.distributed.processes import Processes
 from semco.errors import duration
+from semco.experiment.context import Context
 from semco.experiment.cross_validation import number_of_folds
-from semco.experiment.model import RunModel
-from semco.experiment.problem import Problem, subject_of
-from semco.methods import build_method
 from semco.models import Network, has_weights
 from semco.models.averaging import ema_copy
-from semco.models.tuning import Tune, choose_tune
 from semco.training.forward import NetworkForward
-from semco.training.observer import NullObserver
-from semco.training.precision import choose_precision
 from semco.training.timing import shortest_time
 from semco.types import Progress, Views
 
-# No run from loaded weights takes more steps (docs/lab/pretrained.md).
-FEWEST_STEPS, MOST_STEPS = 20, 600
+FEWEST_STEPS = 20
 # Labelled images of a timed step, and images of a timed pass through frozen layers.
 TIMED_LABELLED, TIMED_IMAGES = 2, 8
 HOUR = 3600.0
@@ -45,88 +34,63 @@ def starts_from_weights(source: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """The configuration of a run with its length, and how long it takes."""
+class Speed:
+    """How long the parts of a run take on this machine."""
 
-    config: Config
     step_seconds: float
     frozen_seconds: float  # for the outputs of the frozen layers, unless they are stored
     repeats: int  # the run and those of the cross-validation
-    processes: int = 1
 
-    @property
-    def seconds(self) -> float:
-        return self.frozen_seconds + self.step_seconds * self.repeats * self.config.training.total_steps
+    def steps_in(self, minutes: float, most: int) -> int:
+        """Return how many steps fit into the minutes, between `FEWEST_STEPS` and ``most``."""
+        fit = int((60 * minutes - self.frozen_seconds) / (self.step_seconds * self.repeats))
+        return max(FEWEST_STEPS, min(most, fit))
 
-    def _covered(self) -> str:
-        """Return what the estimate is for. It is low: views, optimiser and validation are not timed."""
-        frozen = "the frozen layers and " if self.frozen_seconds else ""
-        folds = f", {self.repeats} times to compare with the linear probe" if self.repeats > 1 else ""
-        return f"{frozen}the steps{folds}"
-
-    def lines(self) -> list[str]:
-        """Return the plan in two sentences, and a warning if the run takes more than an hour."""
-        model, training, size = self.config.model, self.config.training, self.config.data.image_size
-        weights = "pretrained" if has_weights(model) else "from scratch"
-        parts = {"all": "all layers", "top": "the last stages and the heads", "heads": "the heads"}
-        lines = [
-            f"plan: {model.backbone} ({weights}), training {parts[choose_tune(model)]}"
-            + (f", at {size} x {size} pixels" if size else ""),
-            f"plan: {training.total_steps:,} steps of {training.batch_size} labelled and "
-            f"{training.mu * training.batch_size} unlabelled images"
-            + (f" in {self.processes} processes" if self.processes > 1 else "")
-            + f"; at least {duration(self.seconds)} here for {self._covered()}; reading the images, the evaluation "
-            "and the report come on top",
-        ]
-        if self.seconds > HOUR:
-            lines.append(
-                f"this takes more than an hour; fewer steps than {training.total_steps:,} or fewer minutes make it "
-                "shorter"
-            )
-        return lines
+    def seconds(self, steps: int) -> float:
+        """Return how long a run with so many steps takes at least."""
+        return self.frozen_seconds + self.step_seconds * self.repeats * steps
 
 
-def make_plan(config: Config, problem: Problem, device: torch.device, minutes: float, processes: int = 1) -> Plan:
-    """Return the plan with as many steps as fit into the minutes, unless the configuration gives their number.
-
-    Several processes share the images of each step; one of them computes the outputs of the frozen layers.
-
-    From loaded weights the heads are trained unless the configuration asks for more layers: on CPUs the other layers
-    took thirty times as long and gained nothing (docs/lab/pretrained.md).
-    """
-    config = _with_tune(config, choose_tune(config.model)) if has_weights(config.model) else config
-    timer = StepTimer(config, problem, device, processes)
-    step, frozen = timer.step_seconds(), timer.frozen_seconds()
-    training, repeats = config.training, 1 + _folds(config, problem)
-    if training.steps is None and training.epochs is None:
-        most = MOST_STEPS if has_weights(config.model) else training.total_steps
-        steps = max(FEWEST_STEPS, min(most, int((60 * minutes - frozen) / (step * repeats))))
-        config = config.model_copy(update={"training": training.model_copy(update={"steps": steps})})
-    return Plan(config, step, frozen, repeats, processes)
+def measure_speed(context: Context) -> Speed:
+    """Time a step and a pass through the frozen layers."""
+    timer = StepTimer(context)
+    return Speed(timer.step_seconds(), timer.frozen_seconds(), 1 + _folds(context))
 
 
-def with_length(config: Config) -> Config:
-    """Return the configuration with the usual number of steps from loaded weights, if it gives no length."""
-    if not has_weights(config.model) or config.training.steps or config.training.epochs:
-        return config
-    return config.model_copy(update={"training": config.training.model_copy(update={"steps": MOST_STEPS})})
+def describe_plan(config: Config, speed: Speed, processes: int = 1) -> list[str]:
+    """Return what a run will do and how long it takes, in two sentences, and a warning above an hour."""
+    model, training, size = config.model, config.training, config.data.image_size
+    weights = "pretrained" if has_weights(model) else "from scratch"
+    parts = {"all": "all layers", "top": "the last stages and the heads", "heads": "the heads"}
+    seconds = speed.seconds(training.total_steps)
+    lines = [
+        f"plan: {model.backbone} ({weights}), training {parts[model.tune]}"
+        + (f", at {size} x {size} pixels" if size else ""),
+        f"plan: {training.total_steps:,} steps of {training.batch_size} labelled and "
+        f"{training.mu * training.batch_size} unlabelled images"
+        + (f" in {processes} processes" if processes > 1 else "")
+        + f"; at least {duration(seconds)} here for {_covered(speed)}; reading the images, the evaluation "
+        "and the report come on top",
+    ]
+    if seconds > HOUR:
+        lines.append(
+            f"this takes more than an hour; fewer steps than {training.total_steps:,} or fewer minutes make it shorter"
+        )
+    return lines
 
 
-def with_plan_of(config: Config, planned: Config) -> Config:
-    """Return the configuration with the choices of a plan that was made before."""
-    training = config.training.model_copy(update={"steps": planned.training.steps})
-    return _with_tune(config.model_copy(update={"training": training}), planned.model.tune)
+def _covered(speed: Speed) -> str:
+    """Return what the estimate is for. It is low: views, optimiser and validation are not timed."""
+    frozen = "the frozen layers and " if speed.frozen_seconds else ""
+    folds = f", {speed.repeats} times to compare with the linear probe" if speed.repeats > 1 else ""
+    return f"{frozen}the steps{folds}"
 
 
-def _with_tune(config: Config, tune: Literal["auto"] | Tune) -> Config:
-    return config.model_copy(update={"model": config.model.model_copy(update={"tune": tune})})
-
-
-def _folds(config: Config, problem: Problem) -> int:
+def _folds(context: Context) -> int:
     """Return the number of runs of the cross-validation against the linear probe."""
-    if not has_weights(config.model) or len(problem.split.validation):
+    if not has_weights(context.config.model) or len(context.problem.split.validation):
         return 0
-    return number_of_folds(config, problem.labelled_class_ids.numpy())
+    return number_of_folds(context.config, context.problem.labelled_class_ids.numpy())
 
 
 class RandomInputs:
@@ -154,55 +118,56 @@ def grown(small: float, double: float, times: float) -> float:
 
 
 class StepTimer:
-    """Times a step of a run and the pass through its frozen layers, with a network and a method of its own."""
+    """Times a step of a run and the pass through its frozen layers, on copies of its network and its method."""
 
-    def __init__(self, config: Config, problem: Problem, device: torch.device, processes: int = 1) -> None:
-        self._config, self._problem, self._device, self._processes = config, problem, device, processes
-        self._method = build_method(config.method, problem.task()).to(device)
-        precision = choose_precision(config.training.precision, device, subject_of(config, problem)).precision
-        self._model = RunModel(config, problem, self._method, Path(), device, Processes(), NullObserver(), precision)
-        self._images = RandomInputs((problem.dataset.channels, *problem.dataset.image_size), device)
+    def __init__(self, context: Context) -> None:
+        self._context, dataset = context, context.problem.dataset
+        self._images = RandomInputs((dataset.channels, *dataset.image_size), context.device)
 
     def step_seconds(self) -> float:
         """Return the duration of one process's share of a step; if it may be long, by those of two small ones."""
-        size = math.ceil(self._config.training.batch_size / self._processes)
-        if size <= 2 * TIMED_LABELLED or (self._model.is_cached and choose_tune(self._config.model) == "heads"):
+        context = self._context
+        size = math.ceil(context.config.training.batch_size / context.processes.world_size)
+        is_heads_only = context.inputs.is_cached and context.config.model.tune == "heads"
+        if size <= 2 * TIMED_LABELLED or is_heads_only:
             return self._time_step(size)
         small, double = self._time_step(TIMED_LABELLED), self._time_step(2 * TIMED_LABELLED)
         return grown(small, double, size / TIMED_LABELLED)
 
     def frozen_seconds(self) -> float:
         """Return the duration of the pass through the frozen layers of all images whose outputs no run has stored."""
-        files = [file for file in (self._model.training_file, self._model.test_file) if file is not None]
+        inputs = self._context.inputs
+        files = [file for file in (inputs.training_file, inputs.test_file) if file is not None]
         missing = sum(file.count_missing() for file in files)
         if not missing:
             return 0.0
-        frozen, images = self._model.tuned.frozen(), self._images.plain(torch.arange(TIMED_IMAGES))
+        images = self._images.plain(torch.arange(TIMED_IMAGES))
         with torch.inference_mode():
-            seconds = shortest_time(lambda: frozen(images), self._device)
+            seconds = shortest_time(lambda: inputs.frozen(images), self._context.device)
         return seconds / TIMED_IMAGES * missing
 
     def _time_step(self, batch_size: int) -> float:
-        network, problem, training = self._network(), self._problem, self._config.training
+        context = self._context
+        problem, training, device = context.problem, context.config.training, context.device
+        network, method = self._network(), copy.deepcopy(context.method)
         batches = Batches(
-            RandomInputs(self._model.input_shape(self._images), self._device),
+            RandomInputs(context.inputs.shape_for(self._images), device),
             problem.dataset.train_labels,
             problem.split,
-            self._method.views,
+            method.views,
             batch_size=batch_size,
             mu=training.mu,
             seed=0,
-            device=self._device,
+            device=device,
         )
         batch, _ = batches.batch(0)
         forward = NetworkForward(network, ema_copy(network), training.target_views)
-        generator = Generator().manual_seed(0)
-        progress = Progress(0, training.total_steps, training.steps_per_epoch, generator)
+        progress = Progress(0, training.total_steps, training.steps_per_epoch, Generator().manual_seed(0))
 
         def step() -> None:
-            self._method.compute(batch, forward, progress).total.backward()
+            method.compute(batch, forward, progress).total.backward()
 
-        return shortest_time(step, self._device)
+        return shortest_time(step, device)
 
     def _network(self) -> Network:
-        return copy.deepcopy(self._model.trained_part()).train()
+        return copy.deepcopy(self._context.model.trained_part()).train()

@@ -5,8 +5,7 @@ Shapes: K classes, d embedding size.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,23 +16,13 @@ from torch import Tensor
 
 from semco.config import Config
 from semco.data.datasets import Dataset
-from semco.data.sources import class_attributes, load, source_exists
 from semco.data.split import Split, make_split
 from semco.data.split_file import read_labelled
-from semco.errors import UserError
-from semco.labels import label_source
 from semco.labels.embeddings import LabelEmbeddings, centred
-from semco.labels.evidence import MOST_CLASSES
 from semco.labels.groups import Groups, group_classes
-from semco.methods.base import Method
-from semco.models import SMALL_SIDE, Precision, inspect_backbone
-from semco.run.checkpoint import checkpoints
-from semco.run.data_record import changes_of_dataset
-from semco.run.folder import RunFolder
-from semco.run.identity import check_same_run
-from semco.run.seal import VECTORS, broken_seals, digest_of, read_with_digest, seal_of_data, write_with_digest
+from semco.models import inspect_backbone
+from semco.run.seal import VECTORS, DataSeal, digest_of
 from semco.training.observer import Observer
-from semco.training.precision import Subject
 from semco.types import Task
 
 MOST_NOTES = 20  # remarks on class names that a run prints
@@ -52,13 +41,14 @@ class Problem:
     # Of each channel, of pixels scaled to [0, 1]: those that loaded weights expect, else those of the data.
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    data_seal: DataSeal
 
     @property
     def labelled_class_ids(self) -> Tensor:
         """The classes of the labelled images, int64."""
         return self.dataset.train_labels[torch.from_numpy(self.split.labelled)]
 
-    def task(self, *, learns_groups: bool = False) -> Task:
+    def task(self) -> Task:
         """Return what a method may know of the problem."""
         return Task(
             class_names=self.dataset.class_names,
@@ -67,14 +57,13 @@ class Problem:
             labelled_counts=torch.bincount(self.labelled_class_ids, minlength=self.dataset.num_classes),
             pool_size=len(self.split.unlabelled),
             num_features=self.num_features,
-            learns_groups=learns_groups,
         )
 
     @cached_property
     def seal(self) -> dict[str, Any]:
         """Checksums of everything but the configuration that decides the result, by name."""
         split = self.split
-        return seal_of_data(self.dataset) | {
+        return self.data_seal.values | {
             "split": digest_of([split.labelled.tolist(), split.validation.tolist(), split.pool]),
             "groups": digest_of(self.groups.group_ids.tolist()),
             VECTORS: fingerprints(self.label_vectors),
@@ -90,81 +79,24 @@ class Problem:
         )
 
 
-def subject_of(config: Config, problem: Problem) -> Subject:
-    """Return the network of a run, to measure in which precision it is faster."""
-    return Subject(config.model, problem.dataset.channels, max(problem.dataset.image_size))
+def prepare(config: Config, dataset: Dataset, embeddings: LabelEmbeddings | None, observer: Observer) -> Problem:
+    """Return the problem of a new run."""
+    chosen = read_labelled(config.data, dataset)
+    names, seed = dataset.class_names, config.training.seed
+    split = make_split(dataset.train_labels, config.data, seed, names, dataset.held_out, chosen)
+    return make_problem(config, dataset, split, embeddings, observer)
 
 
-def with_image_size(config: Config) -> Config:
-    """Return the configuration with the image size of the pretrained weights, if they have one and it names none."""
-    if config.data.image_size is not None:
-        return config
-    size = inspect_backbone(config.model, in_channels=3, image_size=SMALL_SIDE).native_size
-    return config.model_copy(update={"data": config.data.model_copy(update={"image_size": size})})
-
-
-def with_attributes(config: Config) -> Config:
-    """Return the configuration with the class attributes that are beside the images, unless it names label vectors."""
-    labels = config.labels
-    if labels.source not in ("auto", "attributes") or labels.path is not None:
-        return config
-    path = class_attributes(config.data)
-    if path is None:
-        return config
-    chosen = labels.model_copy(update={"source": "attributes", "path": path})
-    return config.model_copy(update={"labels": chosen})
-
-
-def prepare(config: Config, run: RunFolder | None, observer: Observer, dataset: Dataset | None = None) -> Problem:
-    """Return the problem of a configuration, with the split of ``run`` if there is one."""
-    has_semantic_head = "semantic" in Method.registry[config.method.name].heads
-    if config.evaluation.head not in ("auto", "one_hot") and not has_semantic_head:
-        raise UserError(
-            f"evaluation.head={config.evaluation.head} needs a semantic head, which {config.method.name} does not "
-            "have; use evaluation.head=one_hot."
-        )
-    dataset = _load(config, run, observer) if dataset is None else _resized(dataset, config.data.image_size)
-    _check_learned_groups(config, dataset.num_classes)
+def make_problem(
+    config: Config, dataset: Dataset, split: Split, embeddings: LabelEmbeddings | None, observer: Observer
+) -> Problem:
+    """Return the problem of a run with this split."""
     _report_skipped(dataset, observer)
-    if run is not None and run.split_file.exists():
-        try:
-            split = Split.from_json(json.dumps(read_with_digest(run.split_file)), dataset.train_labels)
-        except UserError as error:
-            raise _explained(error, run, config, dataset) from None
-    else:
-        chosen = read_labelled(config.data, dataset)
-        split = make_split(
-            dataset.train_labels, config.data, config.training.seed, dataset.class_names, dataset.held_out, chosen
-        )
-    embeddings, groups = _label_prior(config, dataset.class_names, has_semantic_head, observer)
+    groups = _groups(config, dataset.class_names, embeddings, observer)
     label_vectors = _targets(config, embeddings, dataset.num_classes)
     backbone = inspect_backbone(config.model, dataset.channels, max(dataset.image_size))
     mean, std = backbone.mean or dataset.mean, backbone.std or dataset.std
-    problem = Problem(dataset, split, embeddings, groups, label_vectors, backbone.out_features, mean, std)
-    if run is not None:
-        _check_unchanged(problem, run, config)
-    return problem
-
-
-def _check_learned_groups(config: Config, num_classes: int) -> None:
-    """Refuse labels.groups=learned where it would change nothing, or take too much memory."""
-    if config.labels.groups != "learned":
-        return
-    if num_classes > MOST_CLASSES:
-        raise UserError(
-            f"labels.groups=learned is for at most {MOST_CLASSES:,} classes, not {num_classes:,}; use "
-            "labels.groups=names."
-        )
-    if not Method.registry[config.method.name].learns_groups:
-        able = ", ".join(sorted(name for name, method in Method.registry.items() if method.learns_groups))
-        raise UserError(
-            f"labels.groups=learned changes the groups that a method trains with, and {config.method.name} has none "
-            f"that can change; use labels.groups=names, or one of the methods {able}."
-        )
-
-
-def _resized(dataset: Dataset, size: int | None) -> Dataset:
-    return dataset if size is None else dataset.resized(size)
+    return Problem(dataset, split, embeddings, groups, label_vectors, backbone.out_features, mean, std, DataSeal(dataset))
 
 
 def _report_skipped(dataset: Dataset, observer: Observer) -> None:
@@ -178,78 +110,27 @@ def _report_skipped(dataset: Dataset, observer: Observer) -> None:
         observer.on_message(f"ignored files that are not images of a class: {kinds}")
 
 
-def _load(config: Config, run: RunFolder | None, observer: Observer) -> Dataset:
-    if run is not None and not source_exists(config.data.source):
-        raise UserError(
-            f"{run.path} was started with {config.data.source!r}, which does not exist: put it back, or write its new "
-            f"place as data.source into {run.config_file}."
-        )
-    return load(config.data, observer.on_loading)
-
-
-def _check_unchanged(problem: Problem, run: RunFolder, config: Config) -> None:
-    """Refuse to resume a run with another configuration, other images or label vectors than it was started with."""
-    sealed: dict[str, Any] = {}
-    if run.split_file.exists():
-        saved = read_with_digest(run.split_file)
-        check_same_run(saved.get("config"), config, run.config_file)
-        sealed = {"training images": saved.get("images"), **saved.get("seal", {})}
-    elif run.labels_file.exists() and not checkpoints(run.checkpoints):  # which would have their own checksums
-        raise UserError(f"{run.split_file} is missing: restore it, or start a new run.")
-    if run.labels_file.exists():
-        read_with_digest(run.labels_file)
-    broken = broken_seals(sealed, problem.seal)
-    data = [name for name in broken if name not in ("groups", VECTORS)]
-    if data:
-        error = UserError(
-            f"the {data[0]} are not those that {run.path} was started with: restore the data, or start a new run."
-        )
-        raise _explained(error, run, config, problem.dataset)
-    if broken:
-        raise UserError(
-            f"the label vectors are not those that {run.path} was started with: restore labels.path or the store, "
-            "or start a new run."
-        )
-
-
-def _explained(error: UserError, run: RunFolder, config: Config, dataset: Dataset) -> UserError:
-    """Return the error about changed data with the files that have changed, if these are known."""
-    changes = changes_of_dataset(run.path, config.data, dataset)
-    if not changes:
-        return error
-    return UserError(
-        f"the data have changed since {run.path} was started: {changes.describe()}; restore them, or start a new run."
-    )
-
-
 def fingerprints(label_vectors: Tensor) -> list[float]:
     """Return one number per label vector of (K, d) that identifies it; no checksum, as machines round differently."""
     waves = torch.arange(label_vectors.shape[1], dtype=torch.float64).cos()
     return [round(float(number), 4) for number in label_vectors.double() @ waves]
 
 
-def _label_prior(
-    config: Config, names: tuple[str, ...], has_semantic_head: bool, observer: Observer
-) -> tuple[LabelEmbeddings | None, Groups]:
-    """Return vectors and groups of the class names; a method without a semantic head can do without vectors."""
-    try:
-        embeddings = label_source(config.labels).vectors(names)
-    except UserError as error:
-        if has_semantic_head:
-            raise
-        observer.on_message(f"no groups in the statistics: {error}")
-        return None, _no_groups(names)
-    if config.labels.source == "attributes":
-        observer.on_message(f"the label vectors are the class attributes of {config.labels.path}")
+def _groups(
+    config: Config, names: tuple[str, ...], embeddings: LabelEmbeddings | None, observer: Observer
+) -> Groups:
+    """Return the groups of the classes."""
     labels = config.labels
-    rule = "dbscan" if labels.rule == "auto" and config.method.name == "semco" else labels.rule
-    groups = group_classes(embeddings, labels.eps, rule, labels.together, labels.apart)
+    if embeddings is None:
+        return _no_groups(names)
+    if labels.source == "attributes":
+        observer.on_message(f"the label vectors are the class attributes of {labels.path}")
+    groups = group_classes(embeddings, labels.eps, labels.rule, labels.together, labels.apart)
     report_notes((*embeddings.notes, *groups.notes), observer)
-    count = int(groups.group_ids.max()) + 1
-    if count < config.labels.min_groups:
-        observer.on_message(f"{count} groups are fewer than labels.min_groups={config.labels.min_groups}: no grouping")
-        groups = _no_groups(names)
-    return embeddings, groups
+    if groups.count < labels.min_groups:
+        observer.on_message(f"{groups.count} groups are fewer than labels.min_groups={labels.min_groups}: no grouping")
+        return _no_groups(names)
+    return groups
 
 
 def report_notes(notes: Sequence[str], observer: Observer) -> None:
@@ -272,47 +153,3 @@ def _targets(config: Config, embeddings: LabelEmbeddings | None, num_classes: in
         return torch.eye(num_classes)
     matrix = embeddings.matrix
     return torch.from_numpy(centred(matrix, matrix.mean(axis=0)) if config.method.centres_label_vectors else matrix)
-
-
-def saved_precision(run: RunFolder) -> Precision | None:
-    """Return the precision with which a run was started; None for a new one."""
-    if not run.split_file.exists():
-        return None
-    saved = read_with_digest(run.split_file).get("precision", "float32")  # earlier versions had nothing else on CPUs
-    return "bfloat16" if saved == "bfloat16" else "float32"
-
-
-def write_problem(run: RunFolder, problem: Problem, config: Config, scale: float | None, precision: Precision) -> None:
-    """Write ``split.json`` and ``labels.json``: enough to resume, and to see which term a name was matched to.
-
-    The checksums and the configuration in ``split.json`` protect a run that has no checkpoint yet.
-    """
-    seal = {name: digest for name, digest in problem.seal.items() if name != "split"}
-    split = {
-        **json.loads(problem.split.to_json()),
-        "images": problem.seal["training images"],
-        "seal": seal,
-        "config": config.model_dump(mode="json"),
-        "precision": precision,
-    }
-    write_with_digest(run.split_file, split)
-    write_labels(run, problem, scale)
-
-
-def write_labels(
-    run: RunFolder, problem: Problem, scale: float | None, changes: Sequence[Mapping[str, Any]] | None = None
-) -> None:
-    """Write ``labels.json``: term, route and group of each class, and the changes of the groups if they are learned."""
-    embeddings = problem.embeddings
-    labels = {
-        "names": list(problem.dataset.class_names),
-        "terms": list(embeddings.terms) if embeddings else [],
-        "routes": list(embeddings.routes) if embeddings else [],
-        "source": embeddings.source if embeddings else "none",
-        "eps": problem.groups.eps,
-        "groups": problem.groups.group_ids.tolist(),
-        "vectors": fingerprints(problem.label_vectors),
-        "scale": scale,
-        **({} if changes is None else {"changes": list(changes)}),
-    }
-    write_with_digest(run.labels_file, labels)

@@ -1,26 +1,31 @@
-"""Train a run from its configuration, or resume one from its folder.
-
-Both end with the model saved, the test images evaluated, the pool pseudo-labelled and the report written.
-"""
+"""Train a run from a request, or resume one from its folder: load, resolve, fit, judge, write."""
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 
 import torch
 
-from semco.config import Config
+from semco.config import AUTO, Config
 from semco.data.batches import check_batch_size
 from semco.data.datasets import Dataset
 from semco.data.sources import list_source
 from semco.distributed.processes import Processes, broadcast_from_main, process_group, same_error_everywhere
 from semco.errors import UserError
-from semco.experiment.plan import make_plan, with_plan_of
-from semco.experiment.problem import Problem, prepare, with_attributes, with_image_size
-from semco.experiment.session import Session
-from semco.methods import Method
+from semco.experiment.context import Context
+from semco.experiment.fit import fit, make_trainer
+from semco.experiment.judge import judge, measure_probe
+from semco.experiment.loading import Loaded, load_request
+from semco.experiment.plan import describe_plan, measure_speed
+from semco.experiment.problem import prepare
+from semco.experiment.problem_files import read_problem, write_problem
+from semco.experiment.write import Steps, write
+from semco.methods import Method, describe_method
 from semco.report import write_report
-from semco.run.data_record import changes_of_listing
+from semco.resolve import Machine, resolve
+from semco.resolve.rules import with_value
+from semco.run.data_record import changes_of_listing, write_data_record
 from semco.run.folder import RunFolder, check_free, free_run_folder
 from semco.run.identity import changes_of_command
 from semco.run.result import RunResult
@@ -29,54 +34,90 @@ from semco.training.observer import NullObserver, Observer
 
 
 def train(
-    config: Config,
+    request: Config,
     out: Path | str | None = None,
     observer: Observer | None = None,
     dataset: Dataset | None = None,
-    minutes: float | None = None,
 ) -> RunResult:
-    """Train as ``config`` describes into the new folder ``out`` and return the result.
+    """Train as ``request`` asks into the new folder ``out`` and return the result.
 
-    ``dataset`` replaces what ``config.data.source`` names, for images that are already in memory. ``minutes``: choose
-    what the configuration leaves open, the number of steps and the layers to train, so that the run takes about so
-    long on this machine.
+    What the request leaves open is decided once, by `semco.resolve`. ``dataset`` replaces what ``data.source`` names,
+    for images that are already in memory.
     """
-    if not isinstance(config, Config):
+    if not isinstance(request, Config):
         raise UserError(
-            f"train takes a semco.Config, not {type(config).__name__}; Config.parse makes one from plain values."
+            f"train takes a semco.Config, not {type(request).__name__}; Config.parse makes one from plain values."
         )
-    config = with_attributes(with_image_size(config))
     processes = Processes.from_environment()
     watcher = _observer_of(observer, processes)
     with process_group(processes):
-        path = broadcast_from_main(_path_of_run(config, out, processes, minutes is not None), processes)
-        if broadcast_from_main(_was_started(path, config, processes, minutes is not None), processes):
+        path = broadcast_from_main(_path_of_run(request, out, processes), processes)
+        if broadcast_from_main(_was_started(path, request, processes), processes):
             watcher.on_message("a process died: all processes restart from the last checkpoint")
             return _resume(path, processes, watcher)
-        with same_error_everywhere(processes):
-            if processes.is_main:
-                check_free(path)  # before the data are read, which may take minutes
-            check_batch_size(config.training.batch_size, processes.world_size)
-            device = choose_device(config.training.device, processes)
-            problem = prepare(config, None, watcher, dataset)
-            if minutes is not None and processes.is_main:
-                config = _plan(config, problem, device, minutes, watcher, processes.world_size)
-        config = broadcast_from_main(config, processes)
-        with same_error_everywhere(processes):
-            run = RunFolder.create(path, config) if processes.is_main else RunFolder(path)
-        return Session(config, run, problem, device, processes, watcher).execute()
+        context = _start(request, path, watcher, dataset, processes)
+        return execute(context)
 
 
-def _plan(
-    config: Config, problem: Problem, device: torch.device, minutes: float, observer: Observer, processes: int
-) -> Config:
-    if not Method.registry[config.method.name].takes_steps:
+def _start(
+    request: Config, path: Path, observer: Observer, dataset: Dataset | None, processes: Processes
+) -> Context:
+    """Load, resolve and create the run folder."""
+    with same_error_everywhere(processes):
+        if processes.is_main:
+            check_free(path)  # before the data are read, which may take minutes
+        check_batch_size(request.training.batch_size, processes.world_size)
+        loaded = load_request(request, observer, dataset)
+        config = resolve(request, loaded.facts, Machine.of_this_process()).config
+    config = broadcast_from_main(config, processes)
+    with same_error_everywhere(processes):
+        device = choose_device(config.training.device, processes)
+        problem = prepare(config, loaded.dataset, loaded.facts.label_vectors(config.labels), observer)
+        context = Context.of(config, path, problem, device, processes, observer)
+        if processes.is_main and request.training.minutes is not None:
+            config = _fit_into_minutes(request, loaded, context)
+    config = broadcast_from_main(config, processes)
+    with same_error_everywhere(processes):
+        if processes.is_main:
+            RunFolder.create(path, request, config)
+    return context.with_config(config)
+
+
+def _fit_into_minutes(request: Config, loaded: Loaded, context: Context) -> Config:
+    """Return the configuration with as many steps as fit into the minutes of the request."""
+    config, observer = context.config, context.observer
+    if not context.method.takes_steps:
         observer.on_message(f"plan: {config.method.name} on the features of {config.model.backbone}; no training steps")
         return config
-    plan = make_plan(config, problem, device, minutes, processes)
-    for line in plan.lines():
+    minutes = request.training.minutes
+    assert minutes is not None
+    speed = measure_speed(context)
+    steps = speed.steps_in(minutes, config.training.total_steps)
+    timed = with_value(with_value(request, "training.minutes", None), "training.steps", steps)
+    config = resolve(timed, loaded.facts, Machine.of_this_process()).config
+    for line in describe_plan(config, speed, context.processes.world_size):
         observer.on_message(line)
-    return plan.config
+    return config
+
+
+def execute(context: Context) -> RunResult:
+    """Fit, judge and write."""
+    run, processes, observer = context.run, context.processes, context.observer
+    with ExitStack() as stack:
+        with same_error_everywhere(processes):
+            if processes.is_main:
+                stack.enter_context(run.lock())
+                run.remove_leftovers()
+                write_problem(run, context.problem, context.config, context.method.scale)
+                write_data_record(run.path, context.config.data, context.problem.dataset)
+        trainer = make_trainer(context)
+        observer.on_message(f"method: {describe_method(context.config.method.name)}")
+        steps = f"{context.config.training.total_steps:,}" if context.method.takes_steps else "no"
+        observer.on_message(f"{context.problem.counts()}; {steps} steps")
+        probe = measure_probe(context)
+        fit(context, trainer)
+        verdict = judge(context, trainer.average, probe)
+        return write(context, verdict, Steps(trainer.state.step, trainer.state.seconds))
 
 
 def resume(path: Path | str, observer: Observer | None = None) -> RunResult:
@@ -86,18 +127,18 @@ def resume(path: Path | str, observer: Observer | None = None) -> RunResult:
         return _resume(Path(path), processes, _observer_of(observer, processes))
 
 
-def train_or_resume(config: Config, path: Path, observer: Observer | None = None) -> RunResult:
-    """Train into ``path``, or resume the run that was started there with the same configuration."""
-    run, config = RunFolder(path), with_attributes(with_image_size(config))
-    check_same_configuration(run, config)
-    return resume(path, observer) if run.config_file.exists() else train(config, path, observer)
+def train_or_resume(request: Config, path: Path, observer: Observer | None = None) -> RunResult:
+    """Train into ``path``, or resume the run that was started there with the same request."""
+    run = RunFolder(path)
+    check_same_request(run, request)
+    return resume(path, observer) if run.config_file.exists() else train(request, path, observer)
 
 
-def check_same_configuration(run: RunFolder, config: Config) -> None:
-    """Refuse a run folder that was made with another configuration or other data."""
+def check_same_request(run: RunFolder, request: Config) -> None:
+    """Refuse a run folder that was made for another request or other data."""
     if not run.config_file.exists():
         return
-    changes = changes_of_command(run.config(), config)
+    changes = changes_of_command(run.request(), request)
     if changes:
         raise UserError(
             f"{run.path} was made with another configuration ({', '.join(changes)}); choose another folder, or "
@@ -123,9 +164,16 @@ def _resume(path: Path, processes: Processes, observer: Observer) -> RunResult:
             _report_changed_data(run, config, observer)
         return run.result()
     with same_error_everywhere(processes):
-        device = choose_device(config.training.device, processes)
-        problem = prepare(config, run, observer)
-    return Session(config, run, problem, device, processes, observer).execute()
+        device = choose_device(_device_of(run, config), processes)
+        problem = read_problem(config, run, observer)
+    return execute(Context.of(config, run.path, problem, device, processes, observer))
+
+
+def _device_of(run: RunFolder, config: Config) -> str:
+    """Return the device of a resumed run; one whose request left it open may go on without the GPU that it had."""
+    was_open = run.request().training.device == AUTO
+    is_missing = config.training.device == "cuda" and not torch.cuda.is_available()
+    return "cpu" if was_open and is_missing else config.training.device
 
 
 def _report_changed_data(run: RunFolder, config: Config, observer: Observer) -> None:
@@ -140,22 +188,18 @@ def _report_changed_data(run: RunFolder, config: Config, observer: Observer) -> 
         observer.on_message(f"the data have changed since this run was trained: {changes.describe()}")
 
 
-def _path_of_run(config: Config, out: Path | str | None, processes: Processes, is_planned: bool) -> Path:
+def _path_of_run(request: Config, out: Path | str | None, processes: Processes) -> Path:
     """Return the folder to train in; restarted processes look for the one that they had chosen before."""
     if out is not None:
         return Path(out)
-    free = free_run_folder(config)
+    free = free_run_folder(request)
     stem = free.name.rpartition("-")[0]
-    started = [path for path in free.parent.glob(f"{stem}-*") if _was_started(path, config, processes, is_planned)]
+    started = [path for path in free.parent.glob(f"{stem}-*") if _was_started(path, request, processes)]
     return max(started, key=lambda path: path.stat().st_mtime, default=free)
 
 
-def _was_started(path: Path, config: Config, processes: Processes, is_planned: bool) -> bool:
-    """Return whether the same processes trained this run before torchrun restarted them.
-
-    A planned run has the length and the tuned layers that were chosen when it started.
-    """
+def _was_started(path: Path, request: Config, processes: Processes) -> bool:
+    """Return whether the same processes trained this run before torchrun restarted them."""
     if processes.restarts == 0 or not (path / "config.yaml").is_file():
         return False
-    saved = RunFolder.open(path).config()
-    return saved == (with_plan_of(config, saved) if is_planned else config)
+    return RunFolder.open(path).request() == request

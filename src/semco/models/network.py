@@ -104,7 +104,7 @@ def build_backbone(
         backbone = _initial_backbone(config, in_channels, image_size)
     if saved is None and config.weights is not None:
         load_weights(backbone, config.weights)
-    elif saved is None and config.pretrained == "auto" and config.backbone in PUBLISHED_WEIGHTS:
+    elif saved is None and config.pretrained == "published" and config.backbone in PUBLISHED_WEIGHTS:
         load_published(backbone, config.backbone)
     return backbone
 
@@ -131,8 +131,7 @@ def feature_size(config: ModelConfig, in_channels: int, image_size: int) -> int:
 def _initial_backbone(config: ModelConfig, in_channels: int, image_size: int) -> Backbone:
     name, norm = config.backbone, Norm(config.norm, config.norm_warmup)
     if name in LAYOUTS:
-        is_small = config.stem == "small" or (config.stem == "auto" and image_size <= SMALL_SIDE)
-        return ResNet(LAYOUTS[name], "small" if is_small else "large", in_channels, norm)
+        return ResNet(LAYOUTS[name], "small" if config.stem == "small" else "large", in_channels, norm)
     if name == "cnn-13":
         return CNN13(in_channels, norm)
     if name in LITE_LAYOUTS:
@@ -164,7 +163,7 @@ def _efficientnet_lite(config: ModelConfig, in_channels: int, norm: Norm) -> Eff
 def _hf_backbone(config: ModelConfig, in_channels: int, image_size: int, saved: Mapping[str, Any] | None) -> Backbone:
     if config.norm == "none":
         raise UserError(f"model.norm=none does not work with {config.backbone}: use model.norm=batch.")
-    name, pretrained = config.backbone.removeprefix(PREFIX), config.pretrained == "auto"
+    name, pretrained = config.backbone.removeprefix(PREFIX), config.pretrained == "published"
     return build_hf(name, in_channels, image_size, pretrained=pretrained, saved=saved or {})
 
 

@@ -93,7 +93,7 @@ PUBLISHED_WEIGHTS = {
 def has_weights(config: ModelConfig) -> bool:
     """Return whether the backbone of a configuration starts from weights that are loaded, not drawn from the seed."""
     has_published = config.backbone in PUBLISHED_WEIGHTS or config.backbone.startswith(PREFIX)
-    return config.weights is not None or (config.pretrained == "auto" and has_published)
+    return config.weights is not None or (config.pretrained == "published" and has_published)
 
 
 def is_installed(name: str) -> bool:

@@ -12,10 +12,8 @@ from typing import Literal
 
 from torch import nn
 
-from semco.config import ModelConfig
 from semco.models.backbone import Backbone
 from semco.models.network import Network
-from semco.models.pretrained import has_weights
 
 Tune = Literal["all", "top", "heads"]
 
@@ -64,13 +62,6 @@ class TunedNetwork:
         part = Layers(self.whole.backbone.layers()[which], self.whole.backbone.out_features)
         part.precision = self.whole.backbone.precision
         return part
-
-
-def choose_tune(config: ModelConfig) -> Tune:
-    """Return the layers that are trained; "auto" is all of them from random weights, and the heads from loaded ones."""
-    if config.tune != "auto":
-        return config.tune
-    return "heads" if has_weights(config) else "all"
 
 
 def tune_network(network: Network, tune: Tune, freeze_norm: bool) -> TunedNetwork:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -70,16 +71,23 @@ def _is_same(name: str, sealed: Any, current: Any) -> bool:
     return is_list and bool(np.allclose(sealed, current, atol=TOLERANCE))
 
 
-def seal_of_data(dataset: Dataset) -> dict[str, Any]:
-    """Return checksums of the images, labels and class names of a data set, by name."""
-    images, labels = dataset.test_images, dataset.test_labels
-    return {
-        "class names": digest_of(list(dataset.class_names)),
-        "training images": image_digest(dataset.train_images),
-        "training labels": label_checksum(dataset.train_labels),
-        "test images": None if images is None else image_digest(images),
-        "test labels": None if labels is None else label_checksum(labels),
-    }
+class DataSeal:
+    """Checksums of the images, labels and class names of a data set, by name; computed once, when first asked for."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._dataset = dataset
+
+    @cached_property
+    def values(self) -> dict[str, Any]:
+        dataset = self._dataset
+        images, labels = dataset.test_images, dataset.test_labels
+        return {
+            "class names": digest_of(list(dataset.class_names)),
+            "training images": image_digest(dataset.train_images),
+            "training labels": label_checksum(dataset.train_labels),
+            "test images": None if images is None else image_digest(images),
+            "test labels": None if labels is None else label_checksum(labels),
+        }
 
 
 def image_digest(images: Tensor) -> str:

@@ -13,7 +13,7 @@ from semco.config import TrainingConfig
 from semco.distributed.processes import Processes
 from semco.errors import UserError
 from semco.models.activation import recompute_activations
-from semco.models.backbone import Precision, set_precision
+from semco.models.backbone import set_precision
 from semco.models.normalisation import synchronise
 
 N = TypeVar("N", bound=nn.Module)
@@ -23,9 +23,11 @@ SMALL_PASS = 2e8
 
 
 def choose_device(name: str, processes: Processes) -> torch.device:
-    """Return the device of a name; ``auto`` is this process's GPU if there is one, else the CPU."""
+    """Return the device of a name: "cuda" is this process's GPU, "auto" the same if there is one, else the CPU."""
     if name == "auto":
-        name = f"cuda:{processes.local_rank}" if torch.cuda.is_available() else "cpu"
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda":
+        name = f"cuda:{processes.local_rank}"
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
@@ -39,17 +41,12 @@ def choose_device(name: str, processes: Processes) -> torch.device:
     return device
 
 
-def recomputes_activations(config: TrainingConfig, device: torch.device) -> bool:
-    """Return whether activations are recomputed in the backward pass instead of stored."""
-    return config.recompute == "on" or (config.recompute == "auto" and device.type == "cpu")
-
-
-def prepare_network(network: N, config: TrainingConfig, device: torch.device, precision: Precision = "float32") -> N:
+def prepare_network(network: N, config: TrainingConfig, device: torch.device) -> N:
     """Return the network on its device, channels-last, with synchronised norms and recomputation as configured."""
-    set_precision(network, precision)
+    set_precision(network, config.precision)
     if config.sync_batch_norm:
         synchronise(network)
-    if recomputes_activations(config, device):
+    if config.recompute:
         recompute_activations(network)
     placed: N = network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     return placed

@@ -7,26 +7,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from semco.config import Config, OptimConfig
-from semco.models import Network, has_weights
-
-# For heads that start from a linear probe (docs/lab/pretrained.md).
-PROBE_DECAY = 0.03
-
-
-@dataclass(frozen=True)
-class Rates:
-    """The highest learning rates of a run."""
-
-    heads: float  # also of the layers of the method
-    backbone: float
-
+from semco.config import OptimConfig
+from semco.models import Network
 
 def parameter_groups(parameters: Sequence[nn.Parameter], weight_decay: float, lr: float) -> list[dict[str, Any]]:
     """Return two parameter groups: matrices and kernels decay; vectors (biases, normalisation) and scalars do not.
@@ -53,27 +40,18 @@ class SGD(torch.optim.SGD):
     step = torch.no_grad()(inspect.unwrap(torch.optim.SGD.step))
 
 
-def build_optimiser(config: OptimConfig, rates: Rates, network: Network, method: nn.Module) -> SGD:
+def build_optimiser(config: OptimConfig, network: Network, method: nn.Module) -> SGD:
     """Return the optimiser; a run sets the rates at every step (`learning_rate`)."""
     backbone, others = list(network.backbone.parameters()), [*network.heads.parameters(), *method.parameters()]
-    if rates.backbone == rates.heads:
-        groups = parameter_groups([*backbone, *others], config.weight_decay, rates.heads)
+    if config.backbone_lr == config.lr:
+        groups = parameter_groups([*backbone, *others], config.weight_decay, config.lr)
     else:
-        groups = parameter_groups(others, config.weight_decay, rates.heads)
-        groups += parameter_groups(backbone, config.weight_decay, rates.backbone)
+        groups = parameter_groups(others, config.weight_decay, config.lr)
+        groups += parameter_groups(backbone, config.weight_decay, config.backbone_lr)
     nesterov = config.nesterov and config.momentum > 0
     # Both make one call for all tensors; fused is slower on CPUs.
     kind = {"fused": True} if any(p.is_cuda for p in [*backbone, *others]) else {"foreach": True}
-    return SGD(groups, lr=rates.heads, momentum=config.momentum, nesterov=nesterov, **kind)
-
-
-def start_decay_of(config: Config) -> float:
-    """Return the weight decay of the heads towards their first values; "auto" is for heads that start as a probe."""
-    if config.optim.start_decay != "auto":
-        return config.optim.start_decay
-    init = config.model.heads_init
-    is_probe = init == "probe" or (init == "auto" and has_weights(config.model))
-    return PROBE_DECAY if is_probe else 0.0
+    return SGD(groups, lr=config.lr, momentum=config.momentum, nesterov=nesterov, **kind)
 
 
 def probe_heads(network: Network) -> nn.ModuleList:

@@ -22,9 +22,9 @@ class Schedule:
         """Return the schedule of a run; ``steps_per_pass`` is the number of steps of a pass over the pool."""
         training, total = config.training, config.training.total_steps
         return cls(
-            log=training.log_every or max(1, min(total // 50, 200)),
-            validate=training.validate_every or max(1, min(total // 20, 2000)),
-            save=training.checkpoint_every or max(1, min(total // 10, 1000)),
+            log=training.log_every,
+            validate=training.validate_every,
+            save=training.checkpoint_every,
             # Once per pass, as methods that relabel the pool expect, and often enough to matter in short runs.
             refresh=max(1, min(steps_per_pass, total // 10)),
             total=total,

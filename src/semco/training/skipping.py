@@ -1,4 +1,4 @@
-"""Leaving images that teach nothing out of the pass with gradient.
+"""Leave images whose pseudo-labels have zero weight out of the pass with gradient.
 
 A pseudo-label of weight 0 adds nothing to any loss, so its strong view need not run. Normalisation over the batch would
 see other images then; with any other normalisation losses and gradients are the same up to rounding.
@@ -13,37 +13,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from semco.config import TrainingConfig
-from semco.models import Network
 from semco.types import Outputs
 
 # The number of images that run is rounded up to a multiple of N / PARTS. Compiled code is compiled for each number, and
 # torch gives up after eight.
 PARTS, COMPILED_PARTS = 16, 4
-
-
-def skips_images(config: TrainingConfig, network: Network, device: torch.device) -> bool:
-    """Return whether images that teach nothing are left out; ``auto``: where that is exact and saves time.
-
-    Counting the images would make a GPU wait, and if only heads are trained there is nothing to save.
-    """
-    if config.skip != "auto":
-        return config.skip == "on"
-    if config.target_views == "joint" or device.type != "cpu":
-        return False
-    return any(p.requires_grad for p in network.backbone.parameters()) and not normalises_over_images(network)
-
-
-def normalises_over_images(network: nn.Module) -> bool:
-    """Return whether a layer of a network in training normalises an image by statistics of the other images."""
-    before = network.training
-    network.train()
-    norms = [part for part in network.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
-    found = any(norm.training for norm in norms)
-    network.train(before)
-    return found
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,192 @@
+"""What the trained part of a network reads: views of images, or outputs of the frozen layers, computed once.
+
+It does not depend on which images are labelled, so that a run and its repeats without some labels share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from semco.config import Config, MethodConfig
+from semco.data.inputs import ImageInputs, Inputs, images_at_a_time
+from semco.data.storage.folders import remove_oldest
+from semco.data.views import Augment
+from semco.distributed.processes import Processes, broadcast_from_main, same_error_everywhere
+from semco.errors import data_size
+from semco.evaluation.results import image_batches
+from semco.experiment.initial import InitialNetwork
+from semco.experiment.problem import Problem
+from semco.files import cache_folder, cache_limit
+from semco.methods.base import Method
+from semco.models.tuning import TunedNetwork, tune_network
+from semco.run.seal import digest_of
+from semco.training.allocator import with_reused_memory
+from semco.training.execution import prepare_network
+from semco.training.features import CachedInputs, FeatureFile
+from semco.training.observer import Observer
+
+# Bytes that all cached outputs of frozen layers may take; the files that were used longest ago are removed.
+MOST_CACHED = 20 * 10**9
+# Bytes that those for the test images may take; larger ones are computed anew each time, which is twice per run.
+MOST_TEST_BYTES = 2 * 10**9
+# Names of the passes through the frozen layers, for their progress.
+PROGRESS, TEST_PROGRESS = "frozen layers", "frozen layers, test images"
+
+
+@dataclass(frozen=True)
+class RunInputs:
+    """Inputs of the trained part, in one of possibly several processes."""
+
+    config: Config
+    problem: Problem
+    method: type[Method[MethodConfig]]
+    initial: InitialNetwork
+    run: Path
+    device: torch.device
+    processes: Processes
+    observer: Observer
+
+    def tune(self) -> TunedNetwork:
+        """Return a copy of the whole network with its initial weights, some of its layers frozen."""
+        model = self.config.model
+        tuned = tune_network(self.initial.copy(), model.tune, model.freeze_norm)
+        prepare_network(tuned.whole, self.config.training, self.device)
+        return tuned
+
+    @cached_property
+    def _tuned(self) -> TunedNetwork:
+        """The network whose frozen layers run here; it is not trained."""
+        return self.tune()
+
+    @cached_property
+    def is_cached(self) -> bool:
+        """Whether outputs of frozen layers are computed once: not if the method changes the images itself."""
+        return self._tuned.first > 0 and not self.method.changes_images
+
+    @cached_property
+    def training(self) -> Inputs:
+        """The training images."""
+        images, file = self._views_of(self.problem.dataset.train_images), self.training_file
+        if file is None:
+            return images
+        views = f"{file.views_per_image} views of " if file.views else ""
+        return self._cached(file, images, f"{views}{file.images:,} training images", PROGRESS)
+
+    @cached_property
+    def training_file(self) -> FeatureFile | None:
+        """The file with the outputs of the frozen layers for the training images, if they are computed once.
+
+        A method without steps needs the plain images only.
+        """
+        if not self.is_cached:
+            return None
+        count = len(self.problem.dataset.train_images)
+        if not self.method.takes_steps:
+            return self._feature_file("training images", count, views=0)
+        augment = self.config.augment.model_dump(mode="json")
+        return self._feature_file("training images", count, self.config.model.cached_views, augment)
+
+    @cached_property
+    def test_file(self) -> FeatureFile | None:
+        """The same for the test images, unless there are none or the file would be too large.
+
+        It must not push the file of the training images, which every run needs, out of the cache.
+        """
+        images = self.problem.dataset.test_images
+        if images is None or self.training_file is None:
+            return None
+        file = self._feature_file("test images", len(images), views=0)
+        most = min(MOST_TEST_BYTES, cache_limit(MOST_CACHED) - self.training_file.size)
+        return file if file.size <= most else None
+
+    def test(self) -> Iterator[Tensor]:
+        """Yield what the trained part reads for this process's share of the test images, in batches."""
+        images, batch_size = self.problem.dataset.test_images, self.config.evaluation.batch_size
+        assert images is not None
+        share = self.processes.share(len(images))
+        if self._cached_test is not None:
+            size = images_at_a_time(batch_size, self._cached_test.shape)
+            for start in range(share.start, share.stop, size):
+                yield self._cached_test.plain(torch.arange(start, min(start + size, share.stop)))
+            return
+        batches = image_batches(images[share], self.problem.mean, self.problem.std, batch_size, self.device)
+        yield from self._run_frozen(batches, len(images[share])) if self.is_cached else batches
+
+    @torch.inference_mode()
+    def shape_for(self, images: Inputs) -> tuple[int, ...]:
+        """Return the shape of what the trained part reads: an image, or an output of the frozen layers."""
+        if not self.is_cached:
+            return images.shape
+        return tuple(self.frozen(images.plain(torch.zeros(1, dtype=torch.int64))).shape[1:])
+
+    def frozen(self, images: Tensor) -> Tensor:
+        """Return the outputs of the frozen layers for a batch of images."""
+        outputs: Tensor = self._tuned.frozen()(images)
+        return outputs
+
+    @cached_property
+    def _augment(self) -> Augment:
+        return Augment(self.config.augment, torch.tensor(self.problem.mean), torch.tensor(self.problem.std))
+
+    def _views_of(self, images: Tensor) -> ImageInputs:
+        return ImageInputs(images, self._augment, self.device)
+
+    @torch.inference_mode()
+    def _run_frozen(self, batches: Iterable[Tensor], count: int) -> Iterator[Tensor]:
+        done = 0
+        for outputs in with_reused_memory(map(self.frozen, batches), self.device):
+            yield outputs
+            done += len(outputs)
+            self.observer.on_loading(TEST_PROGRESS, done, count)
+
+    @cached_property
+    def _cached_test(self) -> CachedInputs | None:
+        images = self.problem.dataset.test_images
+        if images is None or self.test_file is None:
+            return None
+        return self._cached(self.test_file, self._views_of(images), f"{len(images):,} test images", TEST_PROGRESS)
+
+    @cached_property
+    def _features(self) -> Path:
+        """The folder of all files of outputs of frozen layers."""
+        return broadcast_from_main(cache_folder("features") or self.run / "features", self.processes)
+
+    @cached_property
+    def _frozen_shape(self) -> tuple[int, ...]:
+        return self.shape_for(self._views_of(self.problem.dataset.train_images[:1]))
+
+    def _feature_file(self, sealed: str, count: int, views: int, augment: dict[str, Any] | None = None) -> FeatureFile:
+        """Return the file for ``count`` images, which the seal of the problem has under this name."""
+        key = digest_of(
+            [
+                self.problem.data_seal.values[sealed],
+                self.initial.layers_digest(self._tuned.first),
+                self.config.training.precision,
+                views,
+                augment,
+                *self._frozen_shape,
+                self.problem.mean,
+                self.problem.std,
+            ]
+        )
+        return FeatureFile(self._features / key, count, views, self._frozen_shape)
+
+    def _cached(self, file: FeatureFile, images: Inputs, what: str, name: str) -> CachedInputs:
+        """Compute the outputs of the frozen layers, unless a run before has done so; ``name`` is for the progress."""
+        with same_error_everywhere(self.processes):
+            if self.processes.is_main and not file.is_complete():
+                self.observer.on_message(
+                    f"computing the outputs of the {self._tuned.first} frozen layers once, for {what}: "
+                    f"{data_size(file.size)} in {file.folder}"
+                )
+                remove_oldest(self._features, file.folder, max(0, cache_limit(MOST_CACHED) - file.size))
+                report = partial(self.observer.on_loading, name)
+                file.compute(self._tuned.frozen(), images, self.device, report)
+        return CachedInputs(file, self.device)

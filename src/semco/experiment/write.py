@@ -1,0 +1,163 @@
+"""Write what a run leaves behind: model, pseudo-labels, test numbers, result and report.
+
+Shapes: N images, K classes, U unlabelled images.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from semco.data.split import LABELLED, hidden_truth
+from semco.distributed.processes import broadcast_from_main, same_error_everywhere
+from semco.evaluation.model_file import ModelDescription, SavedModel, save_model
+from semco.evaluation.pool_labels import label_pool, write_pseudo_labels
+from semco.evaluation.probabilities import Head, HeadScorers, heads_of
+from semco.evaluation.results import Evaluation, write_evaluation
+from semco.evaluation.samples import pick_samples
+from semco.experiment.context import Context
+from semco.experiment.judge import Verdict
+from semco.experiment.scores import evaluate, test_scores_by_head, validation_accuracy
+from semco.experiment.selection import rank
+from semco.labels.store import unit_rows
+from semco.models import Network
+from semco.report import write_report
+from semco.run.identity import run_digest
+from semco.run.result import RunResult
+from semco.training.statistics import describe_pool
+from semco.types import Outputs, PseudoLabels
+
+# Images that get a place in the table of pseudo-labels by how much a label would help.
+SUGGESTED = 200
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What training took."""
+
+    number: int
+    seconds: float
+
+
+def write(context: Context, verdict: Verdict, steps: Steps) -> RunResult:
+    """Write everything in an order that a kill may interrupt anywhere; all processes compute, the main one writes."""
+    pool = context.model.pool(verdict.network)
+    outputs, labelled = pool.unlabelled(), pool.labelled()
+    validation = validation_accuracy(context, verdict.network, verdict.head)
+    network = context.model.complete(verdict.network)
+    scores = test_scores_by_head(context, verdict.network, is_probe=verdict.keeps_probe)
+    result: RunResult | None = None
+    with same_error_everywhere(context.processes):
+        if context.processes.is_main:
+            found = {head: evaluate(context, values, head) for head, values in scores.items()}
+            heads = {head: each for head, each in found.items() if each is not None}
+            pseudo_labels = label_pool(context.method.pseudo_labels, outputs)
+            save_model(context.run.model, _saved_model(context, network, verdict.head))
+            result = _result(context, verdict, steps, validation, heads, pseudo_labels)
+            context.run.write_result(result)
+            # Whatever fails from here on does not cost the result, and `resume` tries it again.
+            _write_test(context, scores.get(verdict.head), heads, verdict.head)
+            _write_pool(context, pseudo_labels, _suggested(context, outputs, labelled))
+            write_report([context.run.path], context.run.report_file)
+    result = broadcast_from_main(result, context.processes)
+    assert result is not None
+    return result
+
+
+def _result(
+    context: Context,
+    verdict: Verdict,
+    steps: Steps,
+    validation_accuracy: float | None,
+    heads: Mapping[Head, Evaluation],
+    pseudo_labels: Mapping[str, PseudoLabels],
+) -> RunResult:
+    problem, evaluation, probe = context.problem, heads.get(verdict.head), verdict.probe
+    test = evaluation.summary() if evaluation else {}
+    if probe is not None and evaluation is not None and not context.method.takes_steps:
+        probe = probe.model_copy(update={"test_accuracy": evaluation.accuracy})
+    group_ids = torch.from_numpy(problem.groups.group_ids).to(context.device)
+    return RunResult(
+        method=context.config.method.name,
+        run=str(context.run.path),
+        num_labels=len(problem.split.labelled),
+        steps=steps.number,
+        seconds=round(steps.seconds, 3),
+        validation_accuracy=validation_accuracy,
+        validation_images=len(problem.split.validation),
+        skipped_images=len(problem.dataset.skipped),
+        pseudo_labels=describe_pool(pseudo_labels, _pool_truth(context).to(context.device), group_ids),
+        probe=probe,
+        precision=context.config.training.precision,
+        heads={head: each.numbers() for head, each in heads.items()},
+        **{"head": verdict.head, **test},
+    )
+
+
+def _saved_model(context: Context, network: Network, head: Head) -> SavedModel:
+    problem, method = context.problem, context.method
+    dataset, groups = problem.dataset, problem.groups
+    description = ModelDescription(
+        class_names=dataset.class_names,
+        image_size=dataset.image_size,
+        channels=dataset.channels,
+        mean=problem.mean,
+        std=problem.std,
+        model=context.config.model,
+        heads=method.heads,
+        embedding_dim=problem.label_vectors.shape[1],
+        scale=method.scale,
+        groups=tuple(groups.group_ids.tolist()),
+        eps=groups.eps,
+        head=head,
+        precision=context.config.training.precision,
+        seal=context.model.seal | {"configuration": run_digest(context.config)},
+    )
+    return SavedModel(description, network, problem.label_vectors)
+
+
+def _pool_truth(context: Context) -> Tensor:
+    """Return the true classes of the pool (U,) as `hidden_truth` does."""
+    split = context.problem.split
+    return hidden_truth(context.problem.dataset.train_labels, split)[torch.from_numpy(split.unlabelled)]
+
+
+def _suggested(context: Context, outputs: Outputs, labelled: Outputs) -> NDArray[np.int64]:
+    """Return the place of each image of the pool (U,) among those most worth a label: 1, 2, ..., 0 for others."""
+    scale = context.method.scale
+    heads = tuple(head for head in heads_of(scale) if head != "average")
+    scorers = HeadScorers(heads, context.problem.label_vectors.to(context.device), scale)
+    rows = np.flatnonzero(_pool_truth(context).numpy() != LABELLED)
+    features, known = (unit_rows(each.features.float().numpy(force=True)) for each in (outputs, labelled))
+
+    def scores() -> dict[str, NDArray[np.float32]]:
+        return {head: each[rows] for head, each in scorers.split(scorers(outputs).numpy(force=True)).items()}
+
+    found = np.zeros(len(features), dtype=np.int64)
+    ranked = rank(scores, features[rows], known, context.problem.dataset.num_classes, SUGGESTED)
+    found[rows[ranked]] = np.arange(1, len(ranked) + 1)
+    return found
+
+
+def _write_pool(
+    context: Context, pseudo_labels: Mapping[str, PseudoLabels], suggested: NDArray[np.int64]
+) -> None:
+    dataset, split = context.problem.dataset, context.problem.split
+    paths = None if dataset.train_paths is None else [dataset.train_paths[i] for i in split.unlabelled]
+    truth, file = _pool_truth(context).numpy(), context.run.pseudo_labels_file
+    write_pseudo_labels(file, split.unlabelled, truth, pseudo_labels, paths, dataset.class_names, suggested)
+
+
+def _write_test(
+    context: Context, scores: NDArray[np.float32] | None, heads: Mapping[Head, Evaluation], head: Head
+) -> None:
+    dataset = context.problem.dataset
+    if head not in heads or scores is None or dataset.test_images is None or dataset.test_labels is None:
+        return
+    samples = pick_samples(dataset.test_images, scores, dataset.test_labels.numpy())
+    write_evaluation(context.run.path, heads[head], samples, heads)

@@ -1,0 +1,44 @@
+"""What the rules may know: facts about the data and about the machine, measured once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from semco.config import LabelsConfig
+from semco.labels import LabelEmbeddings
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """The data of a run, as far as a rule asks for it."""
+
+    num_classes: int
+    num_labels: int  # labelled images that the configuration asks for
+    spare_labels: int  # training images with a label that it does not ask for
+    images: int  # training images
+    image_size: tuple[int, int]  # height and width
+    channels: int
+    has_validation: bool  # the source itself holds images out for validation
+    attributes: Path | None  # a table of class attributes beside the images
+    # The label vectors of the classes from a source that the configuration names; None if these names have none.
+    label_vectors: Callable[[LabelsConfig], LabelEmbeddings | None]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What this machine has."""
+
+    has_gpu: bool
+    bfloat16: frozenset[str]  # the kinds of devices that compute in bfloat16 by instructions of their own
+
+    @classmethod
+    def of_this_process(cls) -> Machine:
+        """Look at the machine that this process runs on."""
+        import torch
+
+        from semco.training.precision import has_bfloat16
+
+        kinds = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
+        return cls(torch.cuda.is_available(), frozenset(kind for kind in kinds if has_bfloat16(kind)))

@@ -1,0 +1,269 @@
+"""One rule for every field that a request may leave open: its value, and why.
+
+`resolve` is a pure function of the request, the data and the machine. The rules run in the order of `RULES`, and each
+sees the values of those before it. To add a field that can be "auto", declare it in `config/schema.py` and add its rule
+here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from semco.config import AUTO, Config
+from semco.errors import UserError
+from semco.labels.groups import EVIDENCE_EPS
+from semco.methods import Method
+from semco.models import SMALL_SIDE, has_weights, inspect_backbone
+from semco.resolve.facts import DataFacts, Machine
+
+# With fewer labels in total or per class than these, none is held out.
+FEW_LABELS, FEW_LABELS_PER_CLASS = 200, 20
+# No run from loaded weights takes more steps (docs/lab/pretrained.md); the paper's runs take 300 epochs.
+MOST_STEPS, PAPER_EPOCHS = 600, 300
+# Steps and learning rate: the best rate for short runs (docs/lab/results.md), and the paper's 300 epochs.
+SHORT, LONG = (500, 0.1), (307_200, 0.03)
+# For heads that start from a linear probe, by what is trained; a backbone that starts from loaded weights gets a part
+# of the heads' rate. At the rate of the heads alone, training all layers destroys them (docs/lab/pretrained.md).
+PRETRAINED_HEADS = {"heads": 0.03, "top": 0.03, "all": 0.003}
+PRETRAINED_BACKBONE_PART = 0.1
+# Weight decay towards the start for heads that start from a linear probe (docs/lab/pretrained.md).
+PROBE_DECAY = 0.03
+
+Answer = tuple[Any, str]  # a value and the reason for it
+Rule = Callable[[Config, DataFacts, Machine], Answer]
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """A configuration without open fields, and the reasons for what the request left open, by dotted name."""
+
+    config: Config
+    reasons: Mapping[str, str]
+
+
+def resolve(request: Config, data: DataFacts, machine: Machine) -> Resolution:
+    """Return the configuration that a request leads to with these data on this machine.
+
+    Without steps or epochs, the length is the most that a run takes; how many steps fit into ``training.minutes`` is
+    known when a few were timed, and the request can then be resolved again with their number.
+    """
+    check_request(request)
+    config, reasons = request, {}
+    for name, rule in RULES.items():
+        if is_open(name, request):
+            value, reasons[name] = rule(config, data, machine)
+            config = with_value(config, name, value)
+    length = {"epochs": None, "minutes": None}  # steps say it all
+    config = config.model_copy(update={"training": config.training.model_copy(update=length)})
+    return Resolution(Config.parse(config.model_dump()), reasons)
+
+
+def check_request(request: Config) -> None:
+    """Refuse what the method cannot do."""
+    method = Method.registry[request.method.name]
+    if request.evaluation.head not in (AUTO, "one_hot") and "semantic" not in method.heads:
+        raise UserError(
+            f"evaluation.head={request.evaluation.head} needs a semantic head, which {request.method.name} does not "
+            "have; use evaluation.head=one_hot."
+        )
+
+
+def is_open(name: str, config: Config) -> bool:
+    """Return whether a field is left to its rule: it is "auto", or null where null means that."""
+    value = value_of(config, name)
+    return bool(value == AUTO) or (value is None and name in OPEN_IF_NULL)
+
+
+def value_of(config: Config, name: str) -> Any:
+    section, _, field = name.partition(".")
+    return getattr(getattr(config, section), field)
+
+
+def with_value(config: Config, name: str, value: Any) -> Config:
+    """Return a configuration with another value in a field of dotted name."""
+    section, _, field = name.partition(".")
+    changed = getattr(config, section).model_copy(update={field: value})
+    return config.model_copy(update={section: changed})
+
+
+def _image_size(_config: Config, data: DataFacts, _machine: Machine) -> Answer:
+    height, width = data.image_size
+    return (height, "the size of the images as they were read") if height == width else (None, "images are not square")
+
+
+def _validation(config: Config, data: DataFacts, _machine: Machine) -> Answer:
+    if data.has_validation:
+        return "none", "the data have validation images of their own"
+    if data.spare_labels and min(config.data.validation_size, data.images // 10):
+        return "train", f"{data.spare_labels:,} training images have a label that is not used"
+    # A label that is held out is not learned from, which costs more than the estimate is worth where labels are few.
+    if data.num_labels >= FEW_LABELS and data.num_labels / data.num_classes >= FEW_LABELS_PER_CLASS:
+        return "labelled", f"{data.num_labels:,} labels are enough to hold some out"
+    return "none", f"{data.num_labels:,} labels are all needed for training"
+
+
+def _label_source(_config: Config, data: DataFacts, _machine: Machine) -> Answer:
+    if data.attributes is not None:
+        return "attributes", f"{data.attributes.name} is beside the images"
+    return "bundled", "the class names are looked up in the bundled store"
+
+
+def _label_path(config: Config, data: DataFacts, _machine: Machine) -> Answer:
+    is_found = config.labels.source == "attributes" and data.attributes is not None
+    return (data.attributes, "the class attributes beside the images") if is_found else (None, "not needed")
+
+
+def _grouping_rule(config: Config, data: DataFacts, _machine: Machine) -> Answer:
+    method = Method.registry[config.method.name]
+    vectors = data.label_vectors(config.labels)
+    if method.grouping_rule == "dbscan":
+        return "dbscan", f"the rule of {method.name}"
+    if config.labels.eps != AUTO:
+        return "dbscan", "labels.eps is a cosine distance"
+    if vectors is None or vectors.evidence is None:
+        return "dbscan", "there is no graph beside these label vectors"
+    return "evidence", "the label vectors have a graph beside them"
+
+
+def _eps(config: Config, data: DataFacts, _machine: Machine) -> Answer:
+    vectors = data.label_vectors(config.labels)
+    if vectors is None:
+        return 0.0, "the class names have no label vectors"
+    if config.labels.rule == "evidence" and vectors.evidence is not None:
+        return EVIDENCE_EPS, "the default of the rule evidence"
+    return vectors.default_eps, "the default of these label vectors"
+
+
+def _stem(_config: Config, data: DataFacts, _machine: Machine) -> Answer:
+    side = max(data.image_size)
+    return "small" if side <= SMALL_SIDE else "large", f"images of {side} pixels"
+
+
+def _from_weights(yes: Any, no: Any) -> Rule:
+    """Return the rule of a field that depends on whether the weights of the backbone are loaded."""
+
+    def rule(config: Config, _data: DataFacts, _machine: Machine) -> Answer:
+        return (yes, "the weights are loaded") if has_weights(config.model) else (no, "the weights are random")
+
+    return rule
+
+
+def _steps(config: Config, _data: DataFacts, _machine: Machine) -> Answer:
+    training = config.training
+    if training.epochs is not None:
+        return _steps_of(training.epochs, config), f"{training.epochs:g} epochs"
+    if has_weights(config.model):
+        return MOST_STEPS, "as many as help from loaded weights"
+    return _steps_of(PAPER_EPOCHS, config), f"{PAPER_EPOCHS} epochs, as in the paper"
+
+
+def _steps_of(epochs: float, config: Config) -> int:
+    return max(1, round(epochs * config.training.steps_per_epoch))
+
+
+def _lr(config: Config, _data: DataFacts, _machine: Machine) -> Answer:
+    if has_weights(config.model):
+        return PRETRAINED_HEADS[config.model.tune], f"loaded weights, tune={config.model.tune}"
+    (short, high), (long, low) = SHORT, LONG
+    steps = min(max(config.training.total_steps, short), long)
+    rate = high * (low / high) ** (math.log(steps / short) / math.log(long / short))
+    return float(rate), f"from {high} for short runs to the paper's {low}"
+
+
+def _backbone_lr(config: Config, _data: DataFacts, _machine: Machine) -> Answer:
+    if has_weights(config.model):
+        return PRETRAINED_BACKBONE_PART * config.optim.lr, "a tenth of that of the heads, for loaded weights"
+    return config.optim.lr, "that of the heads"
+
+
+def _start_decay(config: Config, _data: DataFacts, _machine: Machine) -> Answer:
+    if config.model.heads_init == "probe":
+        return PROBE_DECAY, "the heads start from a linear probe"
+    return 0.0, "the heads start from random weights"
+
+
+def _device(_config: Config, _data: DataFacts, machine: Machine) -> Answer:
+    return ("cuda", "this machine has a GPU") if machine.has_gpu else ("cpu", "this machine has no GPU")
+
+
+def _kind_of_device(config: Config) -> str:
+    return config.training.device.partition(":")[0]
+
+
+def _precision(config: Config, _data: DataFacts, machine: Machine) -> Answer:
+    if _kind_of_device(config) in machine.bfloat16:
+        return "bfloat16", f"this {config.training.device} has instructions for bfloat16"
+    return "float32", f"this {config.training.device} has no instructions for bfloat16"
+
+
+def _recompute(config: Config, _data: DataFacts, _machine: Machine) -> Answer:
+    return _kind_of_device(config) == "cpu", "measured to pay on CPUs"
+
+
+def _skip(config: Config, data: DataFacts, _machine: Machine) -> Answer:
+    """Skip where that changes nothing but the time. On a GPU, counting the images would make it wait."""
+    training, model = config.training, config.model
+    if training.target_views == "joint" or training.sync_batch_norm:
+        return False, "all views run in one pass"
+    if _kind_of_device(config) != "cpu" or model.tune == "heads":
+        return False, "nothing to save"
+    backbone = inspect_backbone(model, data.channels, max(data.image_size))
+    norms = any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in backbone.modules())
+    if norms and not model.freeze_norm:
+        return False, "batch normalisation looks across images"
+    return True, "no layer looks across images"
+
+
+def _head(config: Config, _data: DataFacts, _machine: Machine) -> Answer:
+    method = Method.registry[config.method.name]
+    if has_weights(config.model):
+        return method.pretrained_head, f"the head of {method.name} from loaded weights"
+    return method.predicting_head, f"the head of {method.name}"
+
+
+def _every(part: int, most: int) -> Rule:
+    """Return the rule of an interval: a part of the run, and at most so many steps."""
+
+    def rule(config: Config, _data: DataFacts, _machine: Machine) -> Answer:
+        return max(1, min(config.training.total_steps // part, most)), f"about {part} times per run"
+
+    return rule
+
+
+RULES: dict[str, Rule] = {
+    "data.image_size": _image_size,
+    "data.validation": _validation,
+    "labels.source": _label_source,
+    "labels.path": _label_path,
+    "labels.rule": _grouping_rule,
+    "labels.eps": _eps,
+    "model.stem": _stem,
+    "model.tune": _from_weights("heads", "all"),
+    "model.freeze_norm": _from_weights(True, False),
+    "model.heads_init": _from_weights("probe", "random"),
+    "training.steps": _steps,
+    "training.device": _device,
+    "training.precision": _precision,
+    "training.recompute": _recompute,
+    "training.skip": _skip,
+    "training.log_every": _every(50, 200),
+    "training.validate_every": _every(20, 2000),
+    "training.checkpoint_every": _every(10, 1000),
+    "optim.lr": _lr,
+    "optim.backbone_lr": _backbone_lr,
+    "optim.start_decay": _start_decay,
+    "evaluation.head": _head,
+}
+# Fields in which null, not "auto", leaves the choice to the rule.
+OPEN_IF_NULL = frozenset(
+    {
+        "data.image_size",
+        "labels.path",
+        "training.steps",
+    }
+)
