@@ -6,7 +6,7 @@ Shapes: K classes, d embedding size.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -23,7 +23,6 @@ from semco.data.split_file import read_labelled
 from semco.errors import UserError
 from semco.labels import label_source
 from semco.labels.embeddings import LabelEmbeddings, centred
-from semco.labels.evidence import MOST_CLASSES
 from semco.labels.groups import Groups, group_classes
 from semco.methods.base import Method
 from semco.models import SMALL_SIDE, Precision, inspect_backbone
@@ -58,7 +57,7 @@ class Problem:
         """The classes of the labelled images, int64."""
         return self.dataset.train_labels[torch.from_numpy(self.split.labelled)]
 
-    def task(self, *, learns_groups: bool = False) -> Task:
+    def task(self) -> Task:
         """Return what a method may know of the problem."""
         return Task(
             class_names=self.dataset.class_names,
@@ -67,7 +66,6 @@ class Problem:
             labelled_counts=torch.bincount(self.labelled_class_ids, minlength=self.dataset.num_classes),
             pool_size=len(self.split.unlabelled),
             num_features=self.num_features,
-            learns_groups=learns_groups,
         )
 
     @cached_property
@@ -124,7 +122,6 @@ def prepare(config: Config, run: RunFolder | None, observer: Observer, dataset: 
             "have; use evaluation.head=one_hot."
         )
     dataset = _load(config, run, observer) if dataset is None else _resized(dataset, config.data.image_size)
-    _check_learned_groups(config, dataset.num_classes)
     _report_skipped(dataset, observer)
     if run is not None and run.split_file.exists():
         try:
@@ -144,23 +141,6 @@ def prepare(config: Config, run: RunFolder | None, observer: Observer, dataset: 
     if run is not None:
         _check_unchanged(problem, run, config)
     return problem
-
-
-def _check_learned_groups(config: Config, num_classes: int) -> None:
-    """Refuse labels.groups=learned where it would change nothing, or take too much memory."""
-    if config.labels.groups != "learned":
-        return
-    if num_classes > MOST_CLASSES:
-        raise UserError(
-            f"labels.groups=learned is for at most {MOST_CLASSES:,} classes, not {num_classes:,}; use "
-            "labels.groups=names."
-        )
-    if not Method.registry[config.method.name].learns_groups:
-        able = ", ".join(sorted(name for name, method in Method.registry.items() if method.learns_groups))
-        raise UserError(
-            f"labels.groups=learned changes the groups that a method trains with, and {config.method.name} has none "
-            f"that can change; use labels.groups=names, or one of the methods {able}."
-        )
 
 
 def _resized(dataset: Dataset, size: int | None) -> Dataset:
@@ -296,13 +276,11 @@ def write_problem(run: RunFolder, problem: Problem, config: Config, scale: float
         "precision": precision,
     }
     write_with_digest(run.split_file, split)
-    write_labels(run, problem, scale)
+    _write_labels(run, problem, scale)
 
 
-def write_labels(
-    run: RunFolder, problem: Problem, scale: float | None, changes: Sequence[Mapping[str, Any]] | None = None
-) -> None:
-    """Write ``labels.json``: term, route and group of each class, and the changes of the groups if they are learned."""
+def _write_labels(run: RunFolder, problem: Problem, scale: float | None) -> None:
+    """Write ``labels.json``: term, route and group of each class."""
     embeddings = problem.embeddings
     labels = {
         "names": list(problem.dataset.class_names),
@@ -313,6 +291,5 @@ def write_labels(
         "groups": problem.groups.group_ids.tolist(),
         "vectors": fingerprints(problem.label_vectors),
         "scale": scale,
-        **({} if changes is None else {"changes": list(changes)}),
     }
     write_with_digest(run.labels_file, labels)

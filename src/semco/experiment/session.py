@@ -29,9 +29,8 @@ from semco.evaluation.results import Evaluation, evaluate_probabilities, write_e
 from semco.evaluation.samples import pick_samples
 from semco.experiment.cross_validation import Comparison, fold_positions, number_of_folds
 from semco.experiment.model import RunModel
-from semco.experiment.problem import Problem, saved_precision, subject_of, write_labels, write_problem
+from semco.experiment.problem import Problem, saved_precision, subject_of, write_problem
 from semco.experiment.selection import rank
-from semco.labels.groups import Groups
 from semco.labels.store import unit_rows
 from semco.methods import build_method, describe_method
 from semco.methods.base import Method
@@ -44,7 +43,6 @@ from semco.run.result import ProbeResult, RunResult
 from semco.training.loop import Trainer
 from semco.training.observer import Observer, WithoutLines
 from semco.training.precision import Choice, choose_precision
-from semco.training.regrouping import group_changes, learned_groups
 from semco.training.signals import Interrupted
 from semco.training.statistics import describe_pool
 from semco.types import Outputs, PseudoLabels
@@ -90,8 +88,7 @@ class Session:
     @cached_property
     def _method(self) -> Method[MethodConfig]:
         torch.manual_seed(self.config.training.seed)  # a method may have trainable layers of its own
-        task = self.problem.task(learns_groups=self.config.labels.groups == "learned")
-        return build_method(self.config.method, task).to(self.device)
+        return build_method(self.config.method, self.problem.task()).to(self.device)
 
     @cached_property
     def _precision(self) -> Precision:
@@ -317,19 +314,6 @@ class Session:
         right: NDArray[np.bool_] = scores.argmax(axis=1) == self.problem.dataset.train_labels[index].numpy()
         return right
 
-    def _groups(self) -> Groups:
-        """Return the groups that the method has now: those of the names, unless it has learned others."""
-        learned = learned_groups(self._method)
-        named = self.problem.groups
-        return named if learned is None else replace(named, group_ids=learned.of_class.numpy(force=True).copy())
-
-    def _write_learned_groups(self) -> None:
-        """Write the groups at the end of the run, and how they came about, if they were learned."""
-        learned = learned_groups(self._method)
-        if learned is not None:
-            changes = group_changes(learned, self.config.training.total_steps)
-            write_labels(self.run, replace(self.problem, groups=self._groups()), self._method.scale, changes)
-
     def _finish(self, trainer: Trainer, probe: tuple[Network, ProbeResult] | None) -> RunResult:
         """Write model, pseudo-labels, test numbers, result and report, in an order that a kill may interrupt anywhere.
 
@@ -350,7 +334,6 @@ class Session:
                 heads = {each: found for each, found in evaluations.items() if found is not None}
                 evaluation = heads.get(head)
                 pseudo_labels = label_pool(self._method.pseudo_labels, outputs)
-                self._write_learned_groups()
                 save_model(self.run.model, SavedModel(self._description(head), network, self.problem.label_vectors))
                 result = self._result(trainer, validation, evaluation, pseudo_labels, yardstick)
                 numbers = {each: found.numbers() for each, found in heads.items()}
@@ -375,7 +358,7 @@ class Session:
         test = evaluation.summary() if evaluation else {}
         if probe is not None and evaluation is not None and not self._method.takes_steps:
             probe = probe.model_copy(update={"test_accuracy": evaluation.accuracy})
-        group_ids = torch.from_numpy(self._groups().group_ids).to(self.device)
+        group_ids = torch.from_numpy(self.problem.groups.group_ids).to(self.device)
         return RunResult(
             method=self.config.method.name,
             run=str(self.run.path),
@@ -392,7 +375,7 @@ class Session:
         )
 
     def _description(self, head: Head) -> ModelDescription:
-        dataset, groups = self.problem.dataset, self._groups()
+        dataset, groups = self.problem.dataset, self.problem.groups
         return ModelDescription(
             class_names=dataset.class_names,
             image_size=dataset.image_size,
@@ -443,7 +426,7 @@ class Session:
         dataset = self.problem.dataset
         if scores is None or dataset.test_labels is None:
             return None
-        group_ids = self._groups().group_ids
+        group_ids = self.problem.groups.group_ids
         return evaluate_probabilities(scores, dataset.test_labels.numpy(), dataset.class_names, group_ids, head)
 
     def _write_test(
