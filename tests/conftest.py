@@ -45,7 +45,6 @@ LONG_FILES = {
     "models/test_hf.py": 12,
     "report/test_page.py": 12,
     "studio/test_studio_server.py": 11,
-    "experiment/test_runs_learned_groups.py": 10,
     "studio/test_studio_browser.py": 9,
     "test_estimator.py": 9,
     "cli/test_demo_cli.py": 8,

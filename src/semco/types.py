@@ -185,7 +185,6 @@ class Task:
     labelled_counts: Tensor  # (K,) int64, labelled images of each class
     pool_size: int  # number of unlabelled images
     num_features: int = 0  # F of the backbone, for methods with trainable layers of their own
-    learns_groups: bool = False  # whether the groups change during the run (labels.groups=learned)
 
     @property
     def num_classes(self) -> int:

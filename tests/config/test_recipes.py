@@ -49,7 +49,6 @@ PAPER: dict[str, Any] = {
     "labels.together": [],
     "labels.apart": [],
     "labels.eps": 0.2,  # supp., table of hyper-parameters
-    "labels.groups": "names",  # text, Label Grouping: groups come from the label vectors
     "labels.min_groups": 1,
     "labels.dim": 128,  # supp., emb_dim
     "labels.targets": "embedding",

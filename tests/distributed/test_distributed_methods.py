@@ -13,7 +13,6 @@ from torch import Tensor
 
 from semco.config import Config, merge
 from semco.experiment import train
-from semco.labels.learned import FEWEST_OBSERVATIONS
 from semco.methods import vat
 
 # Processes that import torch, on a busy machine.
@@ -82,15 +81,6 @@ def test_rows_of_images_are_those_of_the_process_that_saw_them(tiny_values: dict
     assert int(visits.max()) > 1
     assert bool((tensors_of(tmp_path / "two-flexmatch")["method.policy.chosen"] >= 0).any())
     assert float(tensors_of(tmp_path / "two-label_propagation")["method.certainty"].max()) > 0
-
-
-def test_learned_groups_are_those_of_all_images(tiny_values: dict[str, Any], tmp_path: Path) -> None:
-    values = merge(tiny_values, {"labels": {"groups": "learned"}})
-    train_in_two_and_in_one(configs_of(values, {"semco_plus": {}}, "none", 12), tmp_path)
-    one, two = (tensors_of(tmp_path / f"{count}-semco_plus") for count in ("one", "two"))
-    assert float(one["method.groups.confusion"].sum(dim=1).min()) > FEWEST_OBSERVATIONS
-    for name in (name for name in one if name.startswith(("method.groups", "method.semantic_policy"))):
-        torch.testing.assert_close(one[name], two[name], atol=1e-4, rtol=1e-4, msg=name)
 
 
 def start_from_the_images(images: Tensor, generator: torch.Generator) -> Tensor:  # noqa: ARG001

@@ -137,9 +137,6 @@ class LabelsConfig(Section):
     """Classes that belong into one group, whatever the rule says: lists of class names."""
     apart: tuple[tuple[str, ...], ...] = ()
     """Classes that must not be in one group: of each list, all but the first leave a group that they share."""
-    groups: Literal["names", "learned"] = "names"
-    """Groups from the class names alone (paper), or also from what the model itself confuses during the run ("learned",
-    for the methods semco and semco_plus): see docs/labels.md."""
     min_groups: int = Field(default=1, ge=1)
     """Turn grouping off if it would leave fewer groups than this (the authors' released code: 6)."""
     dim: int = Field(default=128, ge=2)

@@ -92,7 +92,6 @@ class Method(nn.Module, ABC, Generic[C]):
     changes_images: ClassVar[bool] = False
     # Whether the loop trains the network; otherwise the heads that were fitted to the labelled images are the result.
     takes_steps: ClassVar[bool] = True
-    learns_groups: ClassVar[bool] = False  # whether the method has groups that may change (labels.groups=learned)
     registry: ClassVar[dict[str, type[Method[MethodConfig]]]] = {}
 
     def __init_subclass__(cls, **kwargs: object) -> None:

@@ -23,8 +23,7 @@ class FlexMatchConfig(FixMatchConfig):
 class FlexMatchThreshold(ThresholdPolicy):
     """A choice that few images have confidently received is still hard to learn and gets a lower threshold."""
 
-    per_image_buffers = choice_buffers = ("chosen",)
-    per_choice_buffers = ("sizes",)
+    per_image_buffers = ("chosen",)
     sizes: Tensor  # (C,), number of classes in each choice
     chosen: Tensor  # (N,) int64, the last confident choice for each image
     thresholds: Tensor  # (C,)
@@ -55,7 +54,7 @@ def flexible_thresholds(chosen: Tensor, sizes: Tensor, threshold: float) -> Tens
     Eq. 12: the convex mapping T = beta / (2 - beta) * tau.
     """
     counts = sizes.new_zeros(len(sizes) + 1).index_add_(0, chosen - NEVER, sizes.new_ones(len(chosen)))
-    never, learned = counts[0], counts[1:] / sizes.clamp(min=1)
+    never, learned = counts[0], counts[1:] / sizes
     beta = learned / torch.maximum(learned.max(), never)
     return beta / (2 - beta) * threshold
 

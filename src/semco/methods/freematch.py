@@ -41,7 +41,6 @@ class FreeMatchConfig(FreeMatchFields, ConsistencyConfig):
 class FreeMatchThreshold(ThresholdPolicy):
     """The threshold is the running mean confidence, lower for choices that the head expects less than others."""
 
-    per_choice_buffers = ("prior", "expected", "frequency")
     prior: Tensor  # (C,)
     confidence: Tensor  # (), tau_t of Eq. 5
     expected: Tensor  # (C,), p~_t of Eq. 6
@@ -63,7 +62,7 @@ class FreeMatchThreshold(ThresholdPolicy):
 
         NOTE: relative to the prior, which for classes is constant and changes nothing; groups differ in size.
         """
-        status = self.expected / self.prior.clamp(min=RAREST)  # a choice without classes is never made
+        status = self.expected / self.prior
         return status / status.max() * self.confidence
 
     def update(self, scores: Tensor, index: Tensor) -> None:  # noqa: ARG002

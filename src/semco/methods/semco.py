@@ -58,25 +58,23 @@ class SemCo(Method[SemCoConfig]):
     Config = SemCoConfig
     views = ViewCounts(labelled_weak=1, unlabelled_weak=1, unlabelled_strong=1)
     heads = ("one_hot", "semantic")
-    learns_groups = True
     best_in_group = False  # Eq. 8: the semantic head teaches argmax(p)
     label_vectors: Tensor  # (K, d): M
 
     def __init__(self, config: SemCoConfig, task: Task) -> None:
         super().__init__(config, task)
         self.register_buffer("label_vectors", task.label_vectors.clone(), persistent=False)
-        self.groups = pl.class_groups(task)
+        self.groups = pl.ClassGroups(task.group_ids)
         self.scale = pl.choose_scale(config.scale, config.perfect_score, task)
         self.semantic_policy = pl.FixedThreshold(config.tau_e)  # eta^sc, Eq. 4
         self.one_hot_policy = pl.FixedThreshold(config.tau_o)  # eta^oh, Eq. 7
 
-    def compute(self, batch: Batch, forward: Forward, progress: Progress) -> StepResult:
+    def compute(self, batch: Batch, forward: Forward, progress: Progress) -> StepResult:  # noqa: ARG002
         x, u = batch.labelled, batch.unlabelled
         step = forward.begin(labelled=x.weak[0], strong=u.strong[0], no_grad={"weak": u.weak[0]})
         pseudo = self.pseudo_labels(step.targets["weak"], batch.unlabelled_index)
         one_hot, semantic = pseudo["one_hot"], pseudo["semantic"]
         outputs = step.finish(strong=one_hot.weights + semantic.weights > 0)
-        self.groups.observe(outputs["labelled"], batch.class_ids, outputs["strong"], pseudo, progress)
         assert isinstance(semantic, pl.SemanticPseudoLabels)
         disagreement = pl.disagreement(one_hot, semantic)
         keep = 1.0 - disagreement * (self.config.on_disagreement == "discard")

@@ -92,14 +92,13 @@ class SemCoPlus(Method[SemCoPlusConfig]):
     Config = SemCoPlusConfig
     views = ViewCounts(labelled_weak=1, unlabelled_weak=1, unlabelled_strong=1)
     heads = ("one_hot", "semantic")
-    learns_groups = True
     pretrained_head = "average"  # NOTE: the paper predicts with the one-hot head
     label_vectors: Tensor  # (K, d): M
 
     def __init__(self, config: SemCoPlusConfig, task: Task) -> None:
         super().__init__(config, task)
         self.register_buffer("label_vectors", task.label_vectors.clone(), persistent=False)
-        self.groups = pl.class_groups(task)
+        self.groups = pl.ClassGroups(task.group_ids)
         self.scale = pl.choose_scale(config.scale, config.perfect_score, task)
         self.one_hot_policy = build_policy(config.thresholds, "tau_o", torch.ones(task.num_classes), task.pool_size)
         self.semantic_policy = build_policy(config.thresholds, "tau_e", self.groups.sizes, task.pool_size)
@@ -117,7 +116,6 @@ class SemCoPlus(Method[SemCoPlusConfig]):
         assert isinstance(semantic, pl.SemanticPseudoLabels)
         outputs = step.finish(strong=one_hot.weights + semantic.weights > 0)
         labelled, strong = outputs["labelled"], outputs["strong"]
-        self.groups.observe(labelled, batch.class_ids, strong, pseudo, progress)
         disagreement = pl.disagreement(one_hot, semantic)
         keep = 1.0 - disagreement * (self.config.on_disagreement == "discard")
         metrics = {

@@ -31,7 +31,6 @@ class SemCoReference(SemCo):
     name = "semco_reference"
     title = "SemCo, the authors' released code (2021)"
     Config = SemCoReferenceConfig
-    learns_groups = False  # the factor at inference depends on their number
     best_in_group = True
 
     def __init__(self, config: SemCoReferenceConfig, task: Task) -> None:

@@ -1,7 +1,6 @@
 """From the outputs on a weak view: targets, and how much each of them counts. No gradients in this room."""
 
 from semco.pseudo_labels.alignment import DistributionAlignment
-from semco.pseudo_labels.learned_groups import LearnedGroups, class_groups
 from semco.pseudo_labels.one_hot import one_hot_pseudo_labels, one_hot_rows, soft_pseudo_labels
 from semco.pseudo_labels.scale import choose_scale, solve_scale
 from semco.pseudo_labels.semantic import (
@@ -22,12 +21,10 @@ __all__ = [
     "ClassGroups",
     "DistributionAlignment",
     "FixedThreshold",
-    "LearnedGroups",
     "SemanticPseudoLabels",
     "SemanticScores",
     "ThresholdPolicy",
     "choose_scale",
-    "class_groups",
     "class_probabilities",
     "cosine_similarities",
     "disagreement",

@@ -5,8 +5,6 @@ Shapes: U unlabelled images, K classes, R remembered steps.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor, nn
 
@@ -21,7 +19,6 @@ class DistributionAlignment(nn.Module):
     ``expected``, by default the uniform distribution.
     """
 
-    per_choice_buffers: ClassVar[tuple[str, ...]] = ("history", "wanted", "expected")  # see `ThresholdPolicy`
     history: Tensor  # (R, K), mean predictions, newest last; 0 for steps that have not happened
     wanted: Tensor  # (K,), p(y)
     expected: Tensor  # (K,)

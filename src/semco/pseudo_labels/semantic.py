@@ -7,14 +7,13 @@ operations for what a product with A does in U K Q.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from semco.types import Outputs, Progress, PseudoLabels
+from semco.types import Outputs, PseudoLabels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,16 +43,6 @@ class ClassGroups(nn.Module):
         super().__init__()
         self.register_buffer("of_class", of_class.clone(), persistent=False)
         self.register_buffer("sizes", of_class.bincount(), persistent=False)
-
-    def observe(
-        self,
-        labelled: Outputs,
-        class_ids: Tensor,
-        strong: Outputs,
-        pseudo_labels: Mapping[str, PseudoLabels],
-        progress: Progress,
-    ) -> None:
-        """Learn from the outputs of a step: nothing here, see `semco.pseudo_labels.learned_groups`."""
 
     def sum_scores(self, scores: Tensor) -> Tensor:
         """Return class scores (U, K) summed within each group (U, Q): p A."""

@@ -23,10 +23,6 @@ class ThresholdPolicy(nn.Module, ABC):
 
     # Buffers with one row per image of the unlabelled pool, see `semco.methods.base.Method`.
     per_image_buffers: ClassVar[tuple[str, ...]] = ()
-    # Buffers (..., C) with a number per choice, and buffers of choices (-1: none). If the choices are groups of classes
-    # and these change, they change too (`semco.pseudo_labels.learned_groups`).
-    per_choice_buffers: ClassVar[tuple[str, ...]] = ()
-    choice_buffers: ClassVar[tuple[str, ...]] = ()
     # Whether `update` does anything; the scores of a step are gathered from all processes only for those.
     is_adaptive: ClassVar[bool] = True
 

@@ -79,10 +79,6 @@ def _introduce_groups(labels: Mapping[str, Any], members: Sequence[GroupMember])
         sentences.append(f"Source of the label vectors: {source}.")
     if isinstance(eps, int | float) and eps > 0:
         sentences.append(f"Classes whose label vectors are closer than {eps:g} (cosine distance) share a group.")
-    changes = labels.get("changes")
-    if changes is not None:
-        text = "; ".join(f"step {each['step']}: {each['change']}" for each in changes) or "no group changed"
-        sentences.append(f"The groups also follow what the model confused during the run: {text}.")
     if any(member.note for member in members):
         sentences.append("An arrow shows the term that a class name was matched to, and the route.")
     if any(member.is_uncertain for member in members):

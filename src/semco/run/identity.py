@@ -29,7 +29,7 @@ LOCATIONS = frozenset(
 # Fields that are younger than the checksums of saved models, and do not change a model.
 NOT_IN_DIGEST = frozenset({"training.statistics"})
 # Younger fields that may change a model, with the value that stands for what was done before.
-YOUNGER = {"training.skip": "auto", "labels.groups": "names"}
+YOUNGER = {"training.skip": "auto"}
 # What changes the speed or the log of a run, but not its result.
 RUNTIME = frozenset(
     {

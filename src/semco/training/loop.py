@@ -40,7 +40,6 @@ from semco.training.forward import NetworkForward
 from semco.training.learning_rate import highest_backbone_rate, highest_learning_rate, learning_rate
 from semco.training.observer import NullObserver, Observer
 from semco.training.optimiser import Rates, StartDecay, build_optimiser, probe_heads, start_decay_of
-from semco.training.regrouping import Regrouping
 from semco.training.schedule import Schedule
 from semco.training.signals import Interrupted, StopRequest, announce_stop, catch_signals
 from semco.training.skipping import COMPILED_PARTS, PARTS, skips_images
@@ -100,7 +99,6 @@ class Trainer:
             Meters(group_ids, len(batches.pool[0]) if config.training.statistics else 0),
             self._processes,
         )
-        self._regrouping = Regrouping(method, config.labels, self._schedule.total, self.observer, self._processes)
         self._step_module = self._build_step()
         self._exchange = StepExchange(network, method, self._processes)
 
@@ -140,7 +138,6 @@ class Trainer:
         with self._runtime() as (stop, batches, keep_memory, cache):
             for taken, (batch, truth) in enumerate(batches):
                 self._refresh_if_due()
-                self._regrouping.regroup_if_due(self.state.step, self.state.meters)
                 if taken == 0 and cache is not None:
                     self._compile_and_train(batch, truth, stop, cache)
                 else:
@@ -298,7 +295,6 @@ class Trainer:
             check_same_run(checkpoint[1]["config"], self.config, self.run_folder.config_file)
             self._check_seal(checkpoint[1]["seal"])
             self.state.load(checkpoint)
-            self._regrouping.restore(self.state.meters)
 
     def _check_seal(self, saved: dict[str, Any]) -> None:
         """Refuse to resume with other data, another split or other label vectors than the checkpoint was trained on."""

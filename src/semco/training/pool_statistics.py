@@ -154,11 +154,6 @@ class PoolStatistics:
         self.history = ClassHistory()
         self.images = ImageCounts.empty(pool_size)
 
-    def regroup(self, group_ids: Tensor) -> None:
-        """Count the steps so far, and compare the next ones by other groups (K,)."""
-        self.count()
-        self._group_ids = group_ids.numpy(force=True).copy()
-
     @property
     def is_kept(self) -> bool:
         return len(self.images.seen) > 0

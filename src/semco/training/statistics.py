@@ -108,16 +108,6 @@ class Meters:
         self.sums: dict[str, Tensor] = {}
         self.pool = PoolStatistics(group_ids, pool_size)
 
-    def regroup(self, group_ids: Tensor) -> None:
-        """Use other groups (K,) from the next step on.
-
-        Steps that were added keep what counted as the right group then. A log line divides all of its steps into those
-        of grouped and other classes by the groups at its end.
-        """
-        self.pool.regroup(group_ids)
-        self._group_ids = group_ids.clone()
-        self._is_grouped = shares_group(group_ids)
-
     def add(self, result: StepResult, truth: Tensor, index: Tensor | None = None) -> None:
         """Add one step without waiting for the device; ``index`` (U,) are positions in the pool."""
         self._add("steps", torch.ones((), device=truth.device))
