@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from semco.config import Config, configure
+from semco.config import AUTO, Config, configure
 from semco.config.layers import merge_layer
 from semco.data.arrays import check_class_names
 from semco.data.datasets import Dataset, resize_images
@@ -29,7 +29,7 @@ from semco.evaluation.model_file import load_model, save_model
 from semco.evaluation.predictor import Predictor, as_paths, map_ahead
 from semco.evaluation.probabilities import Head
 from semco.experiment import train
-from semco.experiment.problem import with_image_size
+from semco.experiment.loading import native_size
 from semco.files import read_json_object, write_json
 from semco.methods import Method
 from semco.run.result import RunResult
@@ -39,7 +39,7 @@ ESTIMATOR_FILE = "estimator.json"
 # Files that are decoded ahead of the one that is looked at.
 FILES_AHEAD = 256
 # Sources of label vectors that look class names up; the others know the classes by their order.
-NAMED_SOURCES = ("auto", "bundled", "store", "encoder")
+NAMED_SOURCES = (AUTO, "bundled", "store", "encoder")
 
 
 class SemCoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -262,7 +262,7 @@ def _is_known(labels: NDArray[Any]) -> NDArray[np.bool_]:
 
 def _read_files(paths: Sequence[Path], config: Config) -> torch.Tensor:
     """Return image files as square images (N, 3, S, S); one that cannot be read is a `UserError`."""
-    size = with_image_size(config).data.image_size or default_image_size(paths)
+    size = config.data.image_size or native_size(config) or default_image_size(paths)
     images = torch.empty((len(paths), 3, size, size), dtype=torch.uint8)
 
     def read(position: int) -> str | None:

@@ -21,7 +21,7 @@ from semco.data.views import Augment
 from semco.distributed.processes import Processes
 from semco.methods import build_method
 from semco.methods.base import Method, Pool
-from semco.models import Precision, build_network, feature_size, set_precision
+from semco.models import SMALL_SIDE, Precision, build_network, feature_size, set_precision
 from semco.models.activation import recompute_activations
 from semco.models.tuning import Tune, TunedNetwork, tune_network
 from semco.run.folder import RunFolder
@@ -79,10 +79,20 @@ class Setting:
             "recompute": self.recompute,
             "skip": self.skip,
             "device": "cpu",
+            "precision": self.precision,
         }
         # Loaded weights would not change the cost of a step.
-        model = {"backbone": self.backbone, "norm": self.norm, "pretrained": "none", "tune": self.tune}
-        return Config.parse({"method": method, "model": model, "training": training})
+        model = {
+            "backbone": self.backbone,
+            "norm": self.norm,
+            "pretrained": "none",
+            "tune": self.tune,
+            "stem": "small" if self.image_size <= SMALL_SIDE else "large",
+            "freeze_norm": False,
+            "heads_init": "random",
+        }
+        optim = {"lr": 0.03, "backbone_lr": 0.03, "start_decay": 0.0}
+        return Config.parse({"method": method, "model": model, "optim": optim, "training": training})
 
 
 class ChannelsFirst:
@@ -189,7 +199,7 @@ def build_trainer(setting: Setting, folder: Path, observer: Observer, processes:
         method,
         make_batches(setting, method, inputs, processes),
         task.group_ids,
-        RunFolder.create(folder, config) if processes.is_main else RunFolder(folder),
+        RunFolder.create(folder, config, config) if processes.is_main else RunFolder(folder),
         validate=lambda _: {},
         pool=_refuse_pool(method),
         observer=observer,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -31,16 +31,30 @@ def compare(
     out: Annotated[Path, typer.Option(help="Folder of the runs; started again, finished runs are skipped.")],
     from_scratch: Annotated[bool, typer.Option("--from-scratch", help="Do not start from pretrained weights.")] = False,
     jobs: Annotated[int, typer.Option(min=1, help="Runs side by side.")] = 1,
+    equal: Annotated[
+        Literal["steps", "time"], typer.Option(help="What is equal if no length is given: steps, or time here.")
+    ] = "steps",
+    minutes: Annotated[
+        float | None, typer.Option(min=0.1, help="Time for a run of the slowest method, if no length is given.")
+    ] = None,
 ) -> None:
     """Compare methods on the same splits, initial weights and views; ends in a table, a CSV and a page of curves."""
-    compare_variants(options, methods.split(","), seeds, out, from_scratch, jobs)
+    compare_variants(options, methods.split(","), seeds, out, from_scratch, jobs, equal, minutes)
 
 
 def compare_variants(
-    options: RunOptions, variants: Sequence[str], seeds: str, out: Path, from_scratch: bool, jobs: int
+    options: RunOptions,
+    variants: Sequence[str],
+    seeds: str,
+    out: Path,
+    from_scratch: bool,
+    jobs: int,
+    equal: Literal["steps", "time"] = "steps",
+    minutes: float | None = None,
 ) -> list[Path]:
     """Run every variant with every seed, show the results and return the run folders."""
-    from semco.experiment.comparison import check_data, make_cells, names_recipe, parse_seeds
+    from semco.experiment.comparison import check_data, check_requests, make_cells, names_recipe, parse_seeds
+    from semco.experiment.lengths import with_lengths
     from semco.files import remove_leftovers
 
     has_recipe = any(names_recipe(variant) for variant in variants)
@@ -52,8 +66,11 @@ def compare_variants(
     remove_leftovers(out)
     with Console(stderr=True).status("reading the data"):
         check_data(cells)
+    with Console(stderr=True).status("timing a step of each method"):
+        cells, lengths = with_lengths(cells, out, equal, minutes)
+    check_requests(cells)
     outcomes = run_all(cells, jobs)
-    write_tables(outcomes, out, Path(cells[0].config.data.source).name)
+    write_tables(outcomes, out, Path(cells[0].config.data.source).name, lengths.describe() if lengths else None)
     failed = sum(outcome.result is None for outcome in outcomes)
     if failed:
         message = f"{failed} of {len(outcomes)} runs failed; the same command tries them again."
@@ -93,7 +110,7 @@ def run_all(cells: Sequence[Cell], jobs: int) -> list[Outcome]:
         raise typer.Exit(stopped.exit_code) from None
 
 
-def write_tables(outcomes: Sequence[Outcome], out: Path, data: str) -> None:
+def write_tables(outcomes: Sequence[Outcome], out: Path, data: str, lengths: str | None = None) -> None:
     """Write the CSV and the page, and print the tables."""
     from semco.experiment.comparison import pseudo_label_rows, write_csv
     from semco.report import summary_table, write_report
@@ -102,7 +119,7 @@ def write_tables(outcomes: Sequence[Outcome], out: Path, data: str) -> None:
     runs = [outcome.cell.run.path for outcome in outcomes if outcome.result is not None]
     if not runs:
         return
-    Console().print(summary_table(runs))
+    Console().print(summary_table(runs, caption=lengths))
     if rows := pseudo_label_rows(outcomes):
         Console().print(pseudo_label_table(rows))
     page = write_report(runs, out / "report.html", f"Comparison on {data}")

@@ -86,6 +86,7 @@ FIELDS = {
     "pretrained": "model.pretrained",
     "steps": "training.steps",
     "epochs": "training.epochs",
+    "minutes": "training.minutes",
     "batch_size": "training.batch_size",
     "mu": "training.mu",
     "seed": "training.seed",

@@ -29,8 +29,8 @@ def train(
     config: Annotated[Path | None, typer.Option(help="A YAML file of configuration values.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder; by default a new one below runs/.")] = None,
     minutes: Annotated[
-        float, typer.Option(min=0.1, help="Time for the run, if neither steps nor epochs are given.")
-    ] = 15.0,
+        float | None, typer.Option(min=0.1, help="Time for the run; 15 if no other length is given.")
+    ] = None,
     from_scratch: Annotated[bool, typer.Option("--from-scratch", help="Do not start from pretrained weights.")] = False,
     processes: Annotated[int, typer.Option(min=1, help="Number of processes (torchrun).")] = 1,
     tensorboard: Annotated[
@@ -41,6 +41,7 @@ def train(
     """Train a classifier and write a run folder with the model, the metrics and a report."""
     with importing():
         from semco.config import configure
+        from semco.experiment.plan import with_default_minutes
         from semco.run.folder import free_run_folder
 
     options.require_data(recipe is not None or config is not None)
@@ -49,20 +50,21 @@ def train(
         strict=strict,
         strict_names=strict_names,
         epochs=epochs,
+        minutes=minutes,
         seed=seed,
         pretrained="none" if from_scratch else None,
     )
     if not (recipe or config or from_scratch or options.backbone):
         recipe = default_recipe(options.data)
-    chosen = configure(recipe, config, values, options.settings)
+    chosen = with_default_minutes(configure(recipe, config, values, options.settings))
     if processes > 1:
         folder = out or free_run_folder(chosen)
-        run_in_processes(processes, train_here, chosen.to_yaml(), folder, minutes, as_json, tensorboard)
+        run_in_processes(processes, train_here, chosen.to_yaml(), folder, as_json, tensorboard)
     else:
-        train_here(chosen.to_yaml(), out, minutes, as_json, tensorboard)
+        train_here(chosen.to_yaml(), out, as_json, tensorboard)
 
 
-def train_here(config: str, out: Path | None, minutes: float, as_json: bool, tensorboard: bool = False) -> None:
+def train_here(config: str, out: Path | None, as_json: bool, tensorboard: bool = False) -> None:
     """Train in this process, alone or as one of several."""
     with importing():
         from semco.config import Config
@@ -78,7 +80,7 @@ def train_here(config: str, out: Path | None, minutes: float, as_json: bool, ten
     board = TensorBoard(out) if tensorboard and out is not None and is_main() else None
     with show_how_to_resume(run=out), Display(status_console(), title) as display:
         observer = display if board is None else Observers(display, board)
-        result = run_training(chosen, out, observer, minutes=minutes)
+        result = run_training(chosen, out, observer)
     if board is not None:
         board.finish()
     show_result(result, as_json=as_json)

@@ -2,7 +2,7 @@
 
 from semco.config.datasets import DATASETS, REGISTERED_DATASETS, RegisteredDataset
 from semco.config.fields import changed_fields, flat_fields, read_yaml
-from semco.config.layers import Layer, configure, layers_of, merge, resolve
+from semco.config.layers import Layer, configure, layers_of, merge, merge_layers
 from semco.config.schema import (
     AUTO,
     AugmentConfig,
@@ -40,6 +40,6 @@ __all__ = [
     "flat_fields",
     "layers_of",
     "merge",
+    "merge_layers",
     "read_yaml",
-    "resolve",
 ]

@@ -17,8 +17,8 @@ from semco.config.schema import DEFAULT_METHOD, Config, method_name
 from semco.errors import UserError, brief
 from semco.files import read_text
 
-# Of each pair only one can be given; a layer that gives one of them takes the other back.
-ALTERNATIVES = (("training", ("steps", "epochs")), ("data", ("num_labels", "labels_per_class")))
+# Of each group only one can be given; a layer that gives one of them takes the others back.
+ALTERNATIVES = (("training", ("steps", "epochs", "minutes")), ("data", ("num_labels", "labels_per_class")))
 # Fields that may hold a path.
 PATHS = (
     "data.source",
@@ -75,10 +75,10 @@ def configure(
     settings: Sequence[str] = (),
 ) -> Config:
     """Return the configuration that recipes, a YAML file, options and ``dotted.key=value`` settings make."""
-    return resolve(layers_of(recipe, file, options, settings))
+    return merge_layers(layers_of(recipe, file, options, settings))
 
 
-def resolve(layers: Sequence[Layer]) -> Config:
+def merge_layers(layers: Sequence[Layer]) -> Config:
     """Return the configuration that the layers make, one on top of the other."""
     values: Values = {}
     for layer in layers:
@@ -88,7 +88,7 @@ def resolve(layers: Sequence[Layer]) -> Config:
 
 def origins(layers: Sequence[Layer]) -> dict[str, str]:
     """Return, for each dotted field that is not at its default, the name of the layer that set it."""
-    config = resolve(layers)
+    config = merge_layers(layers)
     defaults = Config.parse({"method": {"name": config.method.name}}).model_dump(mode="json")
     defaults["method"]["name"] = DEFAULT_METHOD
     changed = changed_fields(defaults, config.model_dump(mode="json"))
@@ -106,11 +106,11 @@ def _origin(name: str, set_by: Mapping[str, str]) -> str:
 
 
 def merge_layer(values: Mapping[str, Any], new: Mapping[str, Any]) -> Values:
-    """Merge a layer; where it sets one of two alternatives (steps or epochs), the other one is taken back."""
-    for section, pair in ALTERNATIVES:
+    """Merge a layer; where it sets one of several alternatives (steps, epochs, minutes), the others are taken back."""
+    for section, group in ALTERNATIVES:
         given = new.get(section)
-        if isinstance(given, Mapping) and any(given.get(key) is not None for key in pair):
-            values = merge(values, {section: {key: None for key in pair if given.get(key) is None}})
+        if isinstance(given, Mapping) and any(given.get(key) is not None for key in group):
+            values = merge(values, {section: {key: None for key in group if given.get(key) is None}})
     return merge(values, new)
 
 

@@ -22,19 +22,17 @@ from typing import Any
 
 from semco.config import Config, configure, flat_fields, merge
 from semco.config.recipes import find_recipe, recipes
-from semco.data.sources import load
-from semco.data.split import make_split
 from semco.distributed.parent import parent_environment
 from semco.errors import UserError
-from semco.experiment.plan import with_length
-from semco.experiment.problem import with_attributes, with_image_size
-from semco.experiment.runs import check_same_configuration
+from semco.experiment.loading import load_request
+from semco.experiment.runs import check_same_request
 from semco.files import write_text
 from semco.methods import Method
 from semco.report.tables import mean_or_none
 from semco.run.folder import RunFolder
 from semco.run.identity import changes_of_comparison
 from semco.run.result import RunResult
+from semco.training.observer import NullObserver
 from semco.training.signals import Stopped, StopRequest, catch_signals
 from semco.training.statistics import CONFIDENT_ACCURACY
 
@@ -63,7 +61,7 @@ class Cell:
 
     variant: str
     seed: int
-    config: Config
+    config: Config  # the request
     run: RunFolder
 
     @property
@@ -109,10 +107,13 @@ def make_cells(
         raise UserError(f"{out} is the folder of a run; choose another folder for the comparison.")
     if len(set(variants)) < len(variants):
         raise UserError(f"each variant must be given once, not {', '.join(variants)}.")
-    cells = [_make_cell(variant, seed, out, options, settings, recipe) for variant in variants for seed in seeds]
+    return [_make_cell(variant, seed, out, options, settings, recipe) for variant in variants for seed in seeds]
+
+
+def check_requests(cells: Sequence[Cell]) -> None:
+    """Refuse run folders that were made for other requests."""
     for cell in cells:
-        check_same_configuration(cell.run, cell.config)
-    return cells
+        check_same_request(cell.run, cell.config)
 
 
 def differing_fields(cells: Sequence[Cell]) -> dict[str, list[str]]:
@@ -154,17 +155,14 @@ def _make_cell(
     chosen = [name for name in names if name in Method.registry]
     if chosen and config.method.name != chosen[-1]:
         raise UserError(f"method.name={config.method.name} would be the method of all runs; give the variants instead.")
-    return Cell(
-        variant, seed, with_length(with_attributes(with_image_size(config))), RunFolder(out / f"{variant}-seed{seed}")
-    )
+    return Cell(variant, seed, config, RunFolder(out / f"{variant}-seed{seed}"))
 
 
 def check_data(cells: Sequence[Cell]) -> None:
     """Load the data of the runs to report a problem once and before anything is written."""
     unfinished = {str(cell.config.data): cell.config for cell in reversed(cells) if not cell.run.is_finished()}
     for config in unfinished.values():
-        dataset = load(config.data)
-        make_split(dataset.train_labels, config.data, config.training.seed, dataset.class_names)
+        load_request(config, NullObserver())
 
 
 def run_cells(

@@ -37,17 +37,18 @@ def continue_run(
     folder = RunFolder.open(parent)
     out = out or free_folder(parent.parent, f"{parent.name}-continued")
     check_free(out)
-    config = folder.config()
+    config, request = folder.config(), folder.request()
     dataset = load(config.data)
     split = Split.from_json(read_text(folder.split_file), dataset.train_labels)
     added = read_labels(labels, dataset)
     data = _data_fields(dataset, split, added, out)
+    length = {"steps": steps or config.training.steps, "epochs": None, "minutes": None}
     changes = {
-        "data": config.data.model_copy(update=data),
-        "model": model_of_parent(folder, config),
-        "training": config.training.model_copy(update={} if steps is None else {"steps": steps, "epochs": None}),
+        "data": request.data.model_copy(update={"image_size": config.data.image_size, **data}),
+        "model": model_of_parent(folder, request),
+        "training": request.training.model_copy(update=length),
     }
-    result = train(Config.parse(config.model_copy(update=changes).model_dump()), out, observer)
+    result = train(Config.parse(request.model_copy(update=changes).model_dump()), out, observer)
     write_json(out / PARENT_FILE, {"parent": str(parent), "added_labels": len(added), "labels_from": str(labels)})
     return result
 
@@ -56,7 +57,7 @@ def model_of_parent(parent: RunFolder, config: Config) -> ModelConfig:
     """Return the model of a run that starts from the EMA weights of another one."""
     model: dict[str, object] = {"weights": (parent.model / WEIGHTS).absolute(), "heads_init": "probe"}
     if not has_weights(config.model):  # all layers are trained on, as in the parent
-        model |= {"tune": "all", "freeze_norm": "off"}
+        model |= {"tune": "all", "freeze_norm": False}
     return config.model.model_copy(update=model)
 
 

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semco.config import Config
-from semco.models.tuning import choose_tune
 
 # A fold costs as much as the run. The heads alone are trained in seconds.
 FOLDS = {"heads": 3, "top": 2, "all": 0}
@@ -49,7 +48,7 @@ class Comparison:
 
 def number_of_folds(config: Config, class_ids: NDArray[np.int64]) -> int:
     """Return into how many folds the labels are divided; 0 if a class has too few, or it would take too long."""
-    folds = FOLDS[choose_tune(config.model)]
+    folds = FOLDS[config.model.tune]
     fewest = int(np.unique(class_ids, return_counts=True)[1].min())
     return folds if 2 <= folds <= fewest else 0
 

@@ -97,8 +97,7 @@ def _why_the_probe_is_kept(comparison: Comparison) -> str:
 def _has_collapsed(context: Context, trained: nn.Module, probe: nn.Module) -> bool:
     """Return whether the trained network is wrong on many of its own labels, which the probe has learned."""
     index = torch.from_numpy(context.problem.split.labelled)
-    pairs = ((trained, context.config.evaluation.head), (probe, "one_hot"))
-    learned, known = (float(are_right(context, network, index, head).mean()) for network, head in pairs)
+    learned, known = (float(each.mean()) for each in _right(context, trained, probe, index))
     if learned >= LEARNED * known:
         return False
     context.observer.on_message(

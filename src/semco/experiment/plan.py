@@ -22,6 +22,8 @@ from semco.training.timing import shortest_time
 from semco.types import Progress, Views
 
 FEWEST_STEPS = 20
+# Minutes of a run for which no length was given.
+MINUTES = 15.0
 # Labelled images of a timed step, and images of a timed pass through frozen layers.
 TIMED_LABELLED, TIMED_IMAGES = 2, 8
 HOUR = 3600.0
@@ -31,6 +33,14 @@ def starts_from_weights(source: str) -> bool:
     """Return whether a run on this data starts from pretrained weights by default: photos do."""
     known = REGISTERED_DATASETS.get(source)
     return known.is_photos if known is not None else Path(source).is_dir()
+
+
+def with_default_minutes(request: Config, minutes: float = MINUTES) -> Config:
+    """Return a request that gives no length with a number of minutes."""
+    training = request.training
+    if training.steps is not None or training.epochs is not None or training.minutes is not None:
+        return request
+    return request.model_copy(update={"training": training.model_copy(update={"minutes": minutes})})
 
 
 @dataclass(frozen=True)

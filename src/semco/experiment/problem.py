@@ -96,7 +96,8 @@ def make_problem(
     label_vectors = _targets(config, embeddings, dataset.num_classes)
     backbone = inspect_backbone(config.model, dataset.channels, max(dataset.image_size))
     mean, std = backbone.mean or dataset.mean, backbone.std or dataset.std
-    return Problem(dataset, split, embeddings, groups, label_vectors, backbone.out_features, mean, std, DataSeal(dataset))
+    features, seal = backbone.out_features, DataSeal(dataset)
+    return Problem(dataset, split, embeddings, groups, label_vectors, features, mean, std, seal)
 
 
 def _report_skipped(dataset: Dataset, observer: Observer) -> None:
@@ -116,9 +117,7 @@ def fingerprints(label_vectors: Tensor) -> list[float]:
     return [round(float(number), 4) for number in label_vectors.double() @ waves]
 
 
-def _groups(
-    config: Config, names: tuple[str, ...], embeddings: LabelEmbeddings | None, observer: Observer
-) -> Groups:
+def _groups(config: Config, names: tuple[str, ...], embeddings: LabelEmbeddings | None, observer: Observer) -> Groups:
     """Return the groups of the classes."""
     labels = config.labels
     if embeddings is None:

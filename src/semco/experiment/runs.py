@@ -21,7 +21,7 @@ from semco.experiment.plan import describe_plan, measure_speed
 from semco.experiment.problem import prepare
 from semco.experiment.problem_files import read_problem, write_problem
 from semco.experiment.write import Steps, write
-from semco.methods import Method, describe_method
+from semco.methods import describe_method
 from semco.report import write_report
 from semco.resolve import Machine, resolve
 from semco.resolve.rules import with_value
@@ -59,9 +59,7 @@ def train(
         return execute(context)
 
 
-def _start(
-    request: Config, path: Path, observer: Observer, dataset: Dataset | None, processes: Processes
-) -> Context:
+def _start(request: Config, path: Path, observer: Observer, dataset: Dataset | None, processes: Processes) -> Context:
     """Load, resolve and create the run folder."""
     with same_error_everywhere(processes):
         if processes.is_main:

@@ -144,9 +144,7 @@ def _suggested(context: Context, outputs: Outputs, labelled: Outputs) -> NDArray
     return found
 
 
-def _write_pool(
-    context: Context, pseudo_labels: Mapping[str, PseudoLabels], suggested: NDArray[np.int64]
-) -> None:
+def _write_pool(context: Context, pseudo_labels: Mapping[str, PseudoLabels], suggested: NDArray[np.int64]) -> None:
     dataset, split = context.problem.dataset, context.problem.split
     paths = None if dataset.train_paths is None else [dataset.train_paths[i] for i in split.unlabelled]
     truth, file = _pool_truth(context).numpy(), context.run.pseudo_labels_file

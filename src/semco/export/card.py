@@ -12,7 +12,6 @@ from semco.run.folder import RunFolder
 from semco.run.result import RunResult
 
 VECTOR_LICENCES = {
-    "auto": "bundled with SemCo, CC BY-SA 4.0 (GloVe, word2vec, ConceptNet)",
     "bundled": "bundled with SemCo, CC BY-SA 4.0 (GloVe, word2vec, ConceptNet)",
     "encoder": "computed by a text encoder; its licence applies",
 }

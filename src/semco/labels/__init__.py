@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from semco.config import LabelsConfig
+from semco.config import AUTO, LabelsConfig
 from semco.errors import UserError
 from semco.labels.embeddings import LabelEmbeddings, LabelSource
 from semco.labels.groups import Groups, group_classes
@@ -25,7 +25,7 @@ def label_source(config: LabelsConfig) -> LabelSource:
         return EncoderSource(config.encoder, config.prompts)
     from semco.labels.sources import AttributeSource, MatrixSource, store_source
 
-    if config.source in ("auto", "bundled", "store"):
+    if config.source in (AUTO, "bundled", "store"):
         folder = _path(config) if config.source == "store" else None
         return store_source(folder, config.aliases, config.strict_names, config.unknown_names)
     if config.source == "attributes":

@@ -20,7 +20,7 @@ from semco.errors import UserError, nearest
 from semco.labels.embeddings import LabelEmbeddings, Matrix
 from semco.labels.store import unit_rows
 
-Rule = Literal["auto", "evidence", "dbscan"]
+Rule = Literal["evidence", "dbscan"]
 Pairs = Sequence[Sequence[str]]  # names of classes that a person puts together or apart
 
 MOST_EVIDENCE = 2.0  # of two classes; more counts as much
@@ -38,7 +38,7 @@ class Groups:
     group_ids: NDArray[np.int64]  # (K,) group id of each class, 0..Q-1 in the order of first appearance
     eps: float
     notes: tuple[str, ...] = ()  # for the user: a group that is too large
-    rule: Literal["evidence", "dbscan"] = "dbscan"
+    rule: Rule = "dbscan"
 
     @property
     def members(self) -> tuple[tuple[str, ...], ...]:
@@ -61,32 +61,38 @@ class Groups:
 
 def group_classes(
     embeddings: LabelEmbeddings,
-    eps: float | Literal["auto"] = "auto",
-    rule: Rule = "auto",
+    eps: float | None = None,
+    rule: Rule | None = None,
     together: Pairs = (),
     apart: Pairs = (),
 ) -> Groups:
-    """Return the groups at ``eps``: "auto" is the rule's own, 0 makes every class its own group.
+    """Return the groups at ``eps``: None is the rule's own, 0 makes every class its own group.
 
-    The rule "auto" is "evidence" if the source has evidence and eps is "auto", otherwise "dbscan": a number for eps is
+    Without a rule it is "evidence" if the source has evidence and eps is None, otherwise "dbscan": a number for eps is
     a cosine distance. The groups of the classes in one entry of ``together`` are merged; of the classes in one entry of
     ``apart`` all but the first leave a group that they share with another one of the entry.
     """
-    if _uses_evidence(embeddings, eps, rule):
-        radius = EVIDENCE_EPS if eps == "auto" else float(eps)
+    rule = choose_rule(embeddings, eps, rule)
+    radius = default_eps(embeddings, rule) if eps is None else float(eps)
+    if rule == "evidence":
         ids = evidence_group_ids(embeddings, radius)
     else:
-        radius = embeddings.default_eps if eps == "auto" else float(eps)
         ids = find_group_ids(embeddings.names, embeddings.matrix, radius)
-    rule_used: Literal["evidence", "dbscan"] = "evidence" if _uses_evidence(embeddings, eps, rule) else "dbscan"
     ids = in_order(correct_group_ids(ids, embeddings.names, together, apart))
-    groups = Groups(embeddings.names, ids, radius, rule=rule_used)
+    groups = Groups(embeddings.names, ids, radius, rule=rule)
     return replace(groups, notes=_notes(groups))
 
 
-def _uses_evidence(embeddings: LabelEmbeddings, eps: float | Literal["auto"], rule: Rule) -> bool:
-    has_evidence = embeddings.evidence is not None
-    return has_evidence and (rule == "evidence" or (rule == "auto" and eps == "auto"))
+def choose_rule(embeddings: LabelEmbeddings, eps: float | None, rule: Rule | None) -> Rule:
+    """Return the rule that is used: "evidence" needs a source with evidence, and a number for eps means "dbscan"."""
+    if embeddings.evidence is None:
+        return "dbscan"
+    return rule or ("evidence" if eps is None else "dbscan")
+
+
+def default_eps(embeddings: LabelEmbeddings, rule: Rule) -> float:
+    """Return the eps of a rule if none was given."""
+    return EVIDENCE_EPS if rule == "evidence" else embeddings.default_eps
 
 
 def evidence_group_ids(embeddings: LabelEmbeddings, eps: float) -> NDArray[np.int64]:

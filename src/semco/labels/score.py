@@ -13,7 +13,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,9 +77,7 @@ class Score:
     groups: tuple[tuple[str, ...], ...]  # groups of more than one class
 
 
-def score(
-    source: LabelSource, eps: float | Literal["auto"] = "auto", looks: Path | None = None, rule: Rule = "auto"
-) -> Score:
+def score(source: LabelSource, eps: float | None = None, looks: Path | None = None, rule: Rule | None = None) -> Score:
     """Return the measures of a label source.
 
     ``looks`` is a file of visual similarities (100, 100) written by ``scripts/train_looks.py``.

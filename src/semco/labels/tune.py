@@ -52,7 +52,7 @@ class Tuning:
     rule: Literal["evidence", "dbscan"] = "dbscan"  # the rule of all these values
 
 
-def tune(embeddings: LabelEmbeddings, eps: tuple[float, ...] | None = None, rule: Rule = "auto") -> Tuning:
+def tune(embeddings: LabelEmbeddings, eps: tuple[float, ...] | None = None, rule: Rule | None = None) -> Tuning:
     """Return the groups at each ``eps``, by default at round values.
 
     They are the values up to the first that gives one group, or those near the default for the rule "evidence".

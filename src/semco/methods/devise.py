@@ -27,11 +27,11 @@ class DeViSEConfig(MethodConfig):
     """Margin by which the right class must be closer than any other (ranking only)."""
     semantic_weight: float = Field(default=1.0, ge=0)
     """Weight of the semantic loss."""
-    scale: PositiveFloat | Literal["auto"] = "auto"
-    """Scale of the cosines when the semantic head predicts; "auto": a perfect prediction scores perfect_score on
+    scale: PositiveFloat | Literal["solved"] = "solved"
+    """Scale of the cosines when the semantic head predicts; "solved": a perfect prediction scores perfect_score on
     average."""
     perfect_score: float = Field(default=0.9, gt=0, lt=1)
-    """Mean score of a perfect prediction with scale=auto."""
+    """Mean score of a perfect prediction with scale=solved."""
     vectors: Literal["centred", "as_given"] = "centred"
     """Label vectors that the semantic head predicts: with their mean subtracted, or as given."""
 

@@ -32,11 +32,12 @@ class CoTrainingConfig(MethodConfig):
     semantic_weight: float = Field(default=3.0, ge=0)
     """Factor of every cosine loss, because cosine losses are smaller than cross-entropies (supplement). NOTE: the paper
     says "the Semantic Classifier loss"; as in the authors' code, that includes its half of the co-training loss."""
-    scale: PositiveFloat | Literal["auto"] = "auto"
-    """Scale s of the cosines in p = softmax(s cos(q, M)); "auto": a perfect prediction scores perfect_score on average.
-    NOTE: ours; the paper says only "normalizing"."""
+    scale: PositiveFloat | Literal["solved", "authors"] = "solved"
+    """Scale s of the cosines in p = softmax(s cos(q, M)); "solved": a perfect prediction scores perfect_score on
+    average; "authors": the factor of the authors' released code. NOTE: the paper says only "normalizing"."""
     perfect_score: float = Field(default=0.9, gt=0, lt=1)
-    """Mean score of a perfect prediction with scale=auto. NOTE: ours."""
+    """Mean score of a perfect prediction with scale=solved. NOTE: the paper gives no value; the authors' code states
+    this criterion for its own factor."""
     on_disagreement: Literal["both", "discard"] = "both"
     """When both heads are confident of different classes: both pseudo-labels count in the co-training loss, or neither
     (the alternative that the paper rejected)."""
@@ -58,6 +59,7 @@ class SemCo(Method[SemCoConfig]):
     Config = SemCoConfig
     views = ViewCounts(labelled_weak=1, unlabelled_weak=1, unlabelled_strong=1)
     heads = ("one_hot", "semantic")
+    grouping_rule = "dbscan"
     best_in_group = False  # Eq. 8: the semantic head teaches argmax(p)
     label_vectors: Tensor  # (K, d): M
 

@@ -70,7 +70,7 @@ class SemCoPlusConfig(CoTrainingConfig):
     """Class scores of the semantic head: the mean of both heads' probabilities; the pseudo-label is the best class of
     the winning group. NOTE: the paper uses the semantic head alone, and argmax(p) over all classes ("paper")."""
     perfect_score: float = Field(default=0.97, gt=0, lt=1)
-    """Mean score of a perfect prediction with scale=auto. NOTE: 0.9 in `semco`; the paper gives no value."""
+    """Mean score of a perfect prediction with scale=solved. NOTE: 0.9 in `semco`; the paper gives no value."""
     cotraining_target: Literal["distribution", "label"] = "distribution"
     """What the semantic head teaches the one-hot head: the distribution over the classes of the winning group.
     NOTE: the paper teaches the most likely class ("label")."""

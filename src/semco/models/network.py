@@ -101,7 +101,7 @@ def build_backbone(
     if config.backbone.startswith(PREFIX):
         backbone: Backbone = _hf_backbone(config, in_channels, image_size, saved)
     else:
-        backbone = _initial_backbone(config, in_channels, image_size)
+        backbone = _initial_backbone(config, in_channels)
     if saved is None and config.weights is not None:
         load_weights(backbone, config.weights)
     elif saved is None and config.pretrained == "published" and config.backbone in PUBLISHED_WEIGHTS:
@@ -128,7 +128,7 @@ def feature_size(config: ModelConfig, in_channels: int, image_size: int) -> int:
     return inspect_backbone(config, in_channels, image_size).out_features
 
 
-def _initial_backbone(config: ModelConfig, in_channels: int, image_size: int) -> Backbone:
+def _initial_backbone(config: ModelConfig, in_channels: int) -> Backbone:
     name, norm = config.backbone, Norm(config.norm, config.norm_warmup)
     if name in LAYOUTS:
         return ResNet(LAYOUTS[name], "small" if config.stem == "small" else "large", in_channels, norm)

@@ -21,11 +21,28 @@ LARGEST_SCALE = 200.0
 ROWS, MOST_ROWS = 512, 2048
 
 
-def choose_scale(scale: float | Literal["auto"], perfect_score: float, task: Task) -> float:
-    """Return the configured scale, or with "auto" the one at which perfect predictions score ``perfect_score``."""
-    if scale != "auto":
-        return scale
-    return solve_scale(task.label_vectors, task.group_ids, perfect_score, task.class_names)
+# The factor of the authors' released code: a polynomial in the number of groups that they fitted.
+AUTHORS = (9.170736802898897, 8.61367218e-02, -2.14301427e-04, 2.64062187e-07, -1.48480191e-10, 3.06355814e-14)
+
+
+def choose_scale(scale: float | Literal["solved", "authors"], perfect_score: float, task: Task) -> float:
+    """Return the configured scale, the one at which perfect predictions score ``perfect_score``, or the authors'."""
+    if scale == "authors":
+        return authors_scale(int(task.group_ids.max()) + 1)
+    if scale == "solved":
+        return solve_scale(task.label_vectors, task.group_ids, perfect_score, task.class_names)
+    return scale
+
+
+def authors_scale(groups: int) -> float:
+    """Return the factor of the cosines in the authors' released code for a number of groups."""
+    if groups < 10:
+        return 6.0
+    if groups < 13:
+        return 8.0 + (groups - 10) / 3
+    if groups < 17:
+        return 9.0 + (groups - 13) / 4
+    return sum(coefficient * float(groups) ** power for power, coefficient in enumerate(AUTHORS))
 
 
 def solve_scale(label_vectors: Tensor, group_ids: Tensor, perfect_score: float, class_names: Sequence[str]) -> float:

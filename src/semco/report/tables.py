@@ -148,12 +148,12 @@ def format_difference(row: Row) -> str:
     return row.difference.text + (f" ({seeds} of {finished} seeds)" if seeds < finished else "")
 
 
-def summary_table(paths: Sequence[Path], title: str | None = None) -> Table:
+def summary_table(paths: Sequence[Path], title: str | None = None, caption: str | None = None) -> Table:
     """Return the results of run folders as a table for the terminal; the highest accuracy is green."""
     runs = [read_run(path) for path in paths]
     rows = summary_rows(runs)
     best = max((row.accuracy for row in rows if row.accuracy is not None), default=None)
-    table = Table(title=title)
+    table = Table(title=title, caption=caption)
     table.add_column("method")
     difference = difference_title(rows)
     for column in (

@@ -38,7 +38,9 @@ class Machine:
         """Look at the machine that this process runs on."""
         import torch
 
-        from semco.training.precision import has_bfloat16
+        from semco.training.precision import Cpu
 
-        kinds = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
-        return cls(torch.cuda.is_available(), frozenset(kind for kind in kinds if has_bfloat16(kind)))
+        kinds = {"cpu"} if Cpu.of_this_machine().has_bfloat16 else set()
+        if torch.cuda.is_available() and torch.cuda.is_bf16_supported():
+            kinds |= {"cuda"}
+        return cls(torch.cuda.is_available(), frozenset(kinds))

@@ -16,7 +16,7 @@ from torch import nn
 
 from semco.config import AUTO, Config
 from semco.errors import UserError
-from semco.labels.groups import EVIDENCE_EPS
+from semco.labels.groups import choose_rule, default_eps
 from semco.methods import Method
 from semco.models import SMALL_SIDE, has_weights, inspect_backbone
 from semco.resolve.facts import DataFacts, Machine
@@ -121,22 +121,19 @@ def _label_path(config: Config, data: DataFacts, _machine: Machine) -> Answer:
 def _grouping_rule(config: Config, data: DataFacts, _machine: Machine) -> Answer:
     method = Method.registry[config.method.name]
     vectors = data.label_vectors(config.labels)
-    if method.grouping_rule == "dbscan":
-        return "dbscan", f"the rule of {method.name}"
-    if config.labels.eps != AUTO:
-        return "dbscan", "labels.eps is a cosine distance"
     if vectors is None or vectors.evidence is None:
         return "dbscan", "there is no graph beside these label vectors"
-    return "evidence", "the label vectors have a graph beside them"
+    if config.labels.eps != AUTO:
+        return "dbscan", "labels.eps is a cosine distance"
+    return method.grouping_rule, f"the rule of {method.name}"
 
 
 def _eps(config: Config, data: DataFacts, _machine: Machine) -> Answer:
     vectors = data.label_vectors(config.labels)
     if vectors is None:
         return 0.0, "the class names have no label vectors"
-    if config.labels.rule == "evidence" and vectors.evidence is not None:
-        return EVIDENCE_EPS, "the default of the rule evidence"
-    return vectors.default_eps, "the default of these label vectors"
+    rule = choose_rule(vectors, None, config.labels.rule)
+    return default_eps(vectors, rule), f"the default of the rule {rule} for these label vectors"
 
 
 def _stem(_config: Config, data: DataFacts, _machine: Machine) -> Answer:

@@ -61,7 +61,8 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.config_file = path / "config.yaml"
+        self.request_file = path / "request.yaml"  # what was asked
+        self.config_file = path / "config.yaml"  # what was decided; a folder with this file holds a run
         self.split_file = path / "split.json"
         self.labels_file = path / "labels.json"
         self.metrics_file = path / "metrics.jsonl"
@@ -76,7 +77,7 @@ class RunFolder:
         self.evaluation_file = path / "evaluation.json"
 
     @classmethod
-    def create(cls, path: Path, config: Config) -> RunFolder:
+    def create(cls, path: Path, request: Config, config: Config) -> RunFolder:
         """Create the folder of a new run; an existing run is never overwritten."""
         check_free(path)
         try:
@@ -84,6 +85,7 @@ class RunFolder:
         except OSError as error:
             raise UserError(f"cannot create the run folder {path}: {error.strerror}.") from None
         run = cls(path)
+        write_text(run.request_file, request.to_yaml())
         write_text(run.config_file, config.to_yaml())
         return run
 
@@ -101,11 +103,12 @@ class RunFolder:
         raise UserError(f"{path} is not a run folder: it has no config.yaml.")
 
     def config(self) -> Config:
-        """Return the configuration of the run."""
-        values = read_yaml(read_text(self.config_file), str(self.config_file))
-        if not values:
-            raise UserError(f"{self.config_file} is empty; start a new run.")
-        return Config.parse(values)
+        """Return the configuration of the run, without open fields."""
+        return _read_config(self.config_file)
+
+    def request(self) -> Config:
+        """Return what the run was asked to do."""
+        return _read_config(self.request_file)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -173,6 +176,13 @@ class RunFolder:
         kept = [json.dumps(line) for line in self.metrics() if line["step"] <= step]
         if self.metrics_file.is_file():
             write_text(self.metrics_file, "".join(f"{line}\n" for line in kept))
+
+
+def _read_config(file: Path) -> Config:
+    values = read_yaml(read_text(file), str(file))
+    if not values:
+        raise UserError(f"{file} is empty; start a new run.")
+    return Config.parse(values)
 
 
 def _is_step(value: object) -> bool:

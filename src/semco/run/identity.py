@@ -20,7 +20,7 @@ LOCATIONS = frozenset(
         "data.root",
         "data.labels_from",
         "data.unlabeled",
-        "data.pixels",
+        "data.memory",
         "data.labelled_from",
         "labels.path",
         "training.device",
@@ -34,7 +34,7 @@ YOUNGER = {"training.skip": "auto"}
 RUNTIME = frozenset(
     {
         "data.root",
-        "data.pixels",
+        "data.memory",
         "training.device",
         "training.compile",
         "training.recompute",

@@ -151,7 +151,7 @@ def describe(table: ClassTable) -> dict[str, Any]:
     names = tuple(each.name for each in table.classes)
     config = LabelsConfig.model_validate(table.labels_config(names))
     found, embeddings, points = _look_up(names, tuple(sorted(config.aliases.items())))
-    groups = group_classes(embeddings, "auto", "auto", config.together, config.apart)
+    groups = group_classes(embeddings, None, None, config.together, config.apart)
     rows = [
         _describe_class(each, found[each.name], int(groups.group_ids[i]), points[i])
         | {"is_doubtful": any(note.startswith(f"class {each.name!r} (term") for note in embeddings.notes)}

@@ -17,6 +17,7 @@ from semco.config.recipes import recipes
 from semco.distributed.parent import parent_environment
 from semco.errors import UserError
 from semco.experiment.continuation import model_of_parent
+from semco.experiment.plan import with_default_minutes
 from semco.files import exists, read_json_object, write_json
 from semco.models.pretrained import is_installed
 from semco.run.folder import RunFolder
@@ -138,9 +139,9 @@ class Training:
             raise UserError("training needs labelled photos of at least two classes; label some more.")
         number = self._last + 1
         labels = write_label_file(self._folder / f"round-{number}.labels", rows, self._photos)
-        config = self._configure(labels, table.labels_config(names), start)
+        config = with_default_minutes(self._configure(labels, table.labels_config(names), start), minutes)
         self._last = number
-        self._run(number, {"kind": "train", "config": config.to_yaml(), "minutes": minutes})
+        self._run(number, {"kind": "train", "config": config.to_yaml()})
         return number
 
     def resume(self) -> int:

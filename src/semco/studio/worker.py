@@ -70,7 +70,7 @@ def train(job: dict[str, Any], status: Status) -> dict[str, Any]:
     from semco.config import Config
     from semco.experiment import train as train_run
 
-    result = train_run(Config.from_yaml(job["config"]), Path(job["out"]), status, minutes=job["minutes"])
+    result = train_run(Config.from_yaml(job["config"]), Path(job["out"]), status)
     return {"seconds": result.seconds}
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,9 +24,8 @@ from semco.distributed.processes import (
 )
 from semco.errors import NotFiniteError, UserError
 from semco.methods.base import Forward, Method, Pool
-from semco.models import Network, has_weights
+from semco.models import Network
 from semco.models.averaging import ema_copy, ema_decay_at, update_ema
-from semco.models.tuning import choose_tune
 from semco.run.checkpoint import Checkpoint, checkpoints, load_checkpoint, remove_old_checkpoints
 from semco.run.folder import RunFolder
 from semco.run.identity import check_same_run
@@ -37,12 +36,12 @@ from semco.training.compiler.compilation import choose_compilation, compiler_opt
 from semco.training.exchange import StepExchange
 from semco.training.execution import threads_for_steps
 from semco.training.forward import NetworkForward
-from semco.training.learning_rate import highest_backbone_rate, highest_learning_rate, learning_rate
+from semco.training.learning_rate import learning_rate
 from semco.training.observer import NullObserver, Observer
-from semco.training.optimiser import Rates, StartDecay, build_optimiser, probe_heads, start_decay_of
+from semco.training.optimiser import StartDecay, build_optimiser, probe_heads
 from semco.training.schedule import Schedule
 from semco.training.signals import Interrupted, StopRequest, announce_stop, catch_signals
-from semco.training.skipping import COMPILED_PARTS, PARTS, skips_images
+from semco.training.skipping import COMPILED_PARTS, PARTS
 from semco.training.state import TrainingState
 from semco.training.statistics import DivergenceMonitor, Meters
 from semco.training.statistics_files import write_class_counts, write_image_counts
@@ -90,12 +89,12 @@ class Trainer:
         self._device = group_ids.device
         self._schedule = Schedule.of(config, batches.steps_per_pass)
         self._divergence = DivergenceMonitor()
-        self._start_decay = StartDecay(probe_heads(network), start_decay_of(config))
+        self._start_decay = StartDecay(probe_heads(network), config.optim.start_decay)
         self.state = TrainingState(
             network,
             ema_copy(network),
             method,
-            build_optimiser(config.optim, self._rates, network, method),
+            build_optimiser(config.optim, network, method),
             Meters(group_ids, len(batches.pool[0]) if config.training.statistics else 0),
             self._processes,
         )
@@ -107,15 +106,6 @@ class Trainer:
         """The network with the EMA weights."""
         return self.state.average
 
-    @cached_property
-    def _rates(self) -> Rates:
-        optim, steps = self.config.optim, self.config.training.total_steps
-        pretrained = choose_tune(self.config.model) if has_weights(self.config.model) else None
-        return Rates(
-            heads=highest_learning_rate(optim, steps, pretrained),
-            backbone=highest_backbone_rate(optim, steps, pretrained),
-        )
-
     def _build_step(self) -> nn.Module:
         training, network = self.config.training, self.network
         shape, views = self.batches.input_shape, self.batches.views_per_step
@@ -125,8 +115,7 @@ class Trainer:
             self.observer.on_message(f"the first steps wait for the network to be compiled: {compilation.reason}")
             network = torch.compile(network, dynamic=False)  # type: ignore[assignment]
         parts = COMPILED_PARTS if self._compiles else PARTS
-        skips = skips_images(training, self.network, self._device)
-        forward = NetworkForward(network, self.average, training.target_views, parts if skips else None)
+        forward = NetworkForward(network, self.average, training.target_views, parts if training.skip else None)
         return share_gradients(Step(self.network, self.method, forward), self._processes)
 
     def run(self) -> None:
@@ -251,7 +240,7 @@ class Trainer:
     def _diverged(self, what: str) -> UserError:
         saved = checkpoints(self.run_folder.checkpoints)
         kept = f"the last good checkpoint is {saved[-1]}" if saved else "no checkpoint had been written yet"
-        highest = max(self._rates.heads, self._rates.backbone)
+        highest = max(self.config.optim.lr, self.config.optim.backbone_lr)
         return UserError(f"{what}; {kept}; train again with a lower optim.lr than {highest:.2g}.")
 
     def _save_if_due(self) -> None:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from semco.config import OptimConfig
 from semco.models import Network
 
+
 def parameter_groups(parameters: Sequence[nn.Parameter], weight_decay: float, lr: float) -> list[dict[str, Any]]:
     """Return two parameter groups: matrices and kernels decay; vectors (biases, normalisation) and scalars do not.
 

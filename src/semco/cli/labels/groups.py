@@ -20,7 +20,7 @@ def groups(
     source: SourceOptions,
     *,
     eps: Eps = None,
-    rule: GroupRule = "auto",
+    rule: GroupRule = None,
     group: Together = None,
     apart: Apart = None,
     json: AsJson = False,
@@ -31,7 +31,7 @@ def groups(
 
     embeddings = source.embeddings()
     corrections = parse_names(group, "--group"), parse_names(apart, "--apart")
-    found = group_classes(embeddings, "auto" if eps is None else eps, rule, *corrections)
+    found = group_classes(embeddings, eps, rule, *corrections)
     print_notes((*embeddings.notes, *found.notes))
     if json:
         print_json(groups_summary(embeddings, found))
@@ -47,7 +47,7 @@ def plot(
         Path, typer.Option(help="The file to write: .png, .svg, .pdf, or .html for a page with the evidence.")
     ] = Path("labels.png"),
     eps: Eps = None,
-    rule: GroupRule = "auto",
+    rule: GroupRule = None,
     group: Together = None,
     apart: Apart = None,
 ) -> None:
@@ -58,7 +58,7 @@ def plot(
 
     embeddings = source.embeddings()
     corrections = parse_names(group, "--group"), parse_names(apart, "--apart")
-    found = group_classes(embeddings, "auto" if eps is None else eps, rule, *corrections)
+    found = group_classes(embeddings, eps, rule, *corrections)
     write = write_label_page if out.suffix.lower() == ".html" else write_plot
     write(embeddings, found, out)
     print_notes((*embeddings.notes, *found.notes))

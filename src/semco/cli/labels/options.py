@@ -36,7 +36,7 @@ Eps = Annotated[
     ),
 ]
 GroupRule = Annotated[
-    Literal["auto", "evidence", "dbscan"],
+    Literal["evidence", "dbscan"] | None,
     typer.Option(help="How classes are grouped (labels.rule): by cosines and the graph, or the paper's DBSCAN."),
 ]
 Together = Annotated[

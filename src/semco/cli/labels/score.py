@@ -14,7 +14,7 @@ from semco.cli.labels.options import AsJson, Eps, GroupRule, Vectors, store_from
 def score(
     vectors: Vectors = None,
     eps: Eps = None,
-    rule: GroupRule = "auto",
+    rule: GroupRule = None,
     looks: Annotated[
         Path | None, typer.Option(help="Visual similarity of the classes, a .npy file from scripts/train_looks.py.")
     ] = None,
@@ -27,8 +27,8 @@ def score(
     from semco.labels.score import score as measure
 
     source = store_from_options(vectors)
-    found = measure(source, "auto" if eps is None else eps, looks, rule)
-    agreements = {part: agreement(source, part, "auto" if eps is None else eps, rule) for part in FILES}
+    found = measure(source, eps, looks, rule)
+    agreements = {part: agreement(source, part, eps, rule) for part in FILES}
     if json:
         print_json({**asdict(found), "look_alikes": {part: asdict(one) for part, one in agreements.items()}})
         return

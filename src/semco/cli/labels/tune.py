@@ -16,7 +16,7 @@ def tune(
     source: SourceOptions,
     *,
     eps: Annotated[list[float] | None, typer.Option(help="A value of eps to compare; repeatable.")] = None,
-    rule: GroupRule = "auto",
+    rule: GroupRule = None,
     json: AsJson = False,
 ) -> None:
     """Show which classes each eps groups, and suggest an eps in a large gap between merges."""

@@ -40,10 +40,10 @@ def compare_rules(data: str, labels: LabelsConfig) -> list[ComparedGroups]:
     embeddings = label_source(labels).vectors(class_names(data))
     found = {
         f"paper, eps {PAPER_EPS:g}": group_classes(embeddings, PAPER_EPS, "dbscan"),
-        f"paper, eps {embeddings.default_eps:.2f} of the vectors": group_classes(embeddings, "auto", "dbscan"),
+        f"paper, eps {embeddings.default_eps:.2f} of the vectors": group_classes(embeddings, None, "dbscan"),
     }
     if embeddings.evidence is not None:
-        found["SemCo+, evidence"] = group_classes(embeddings, "auto", "evidence")
+        found["SemCo+, evidence"] = group_classes(embeddings, None, "evidence")
     return [_compare(data, rule, groups) for rule, groups in found.items()]
 
 

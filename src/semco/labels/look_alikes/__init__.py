@@ -84,7 +84,7 @@ def _disjoint(pairs: dict[str, set[Pair]]) -> tuple[set[Pair], set[Pair]]:
     return pairs["="], pairs["?"] - pairs["="]
 
 
-def agreement(source: LabelSource, part: Part, eps: float | Literal["auto"] = "auto", rule: Rule = "auto") -> Agreement:
+def agreement(source: LabelSource, part: Part, eps: float | None = None, rule: Rule | None = None) -> Agreement:
     """Return how the groups of a part's names agree with the listed pairs."""
     listed = look_alikes(part)
     names = listed.names(part)
