@@ -236,7 +236,7 @@ def page(plain_figures: None) -> None:
 def no_page(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs write no page, which takes half of the time of a tiny run; for tests that change nothing of it."""
     if "page" not in request.fixturenames:
-        monkeypatch.setattr("semco.experiment.session.write_report", lambda *_: None)
+        monkeypatch.setattr("semco.experiment.write.write_report", lambda *_: None)
 
 
 @pytest.fixture(scope="module")

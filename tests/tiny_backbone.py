@@ -40,9 +40,9 @@ def add_tiny_backbone() -> None:
     original = network._initial_backbone
 
     @wraps(original)
-    def initial_backbone(config: ModelConfig, in_channels: int, image_size: int) -> Backbone:
+    def initial_backbone(config: ModelConfig, in_channels: int) -> Backbone:
         if config.backbone == NAME:
             return TinyBackbone(in_channels, Norm(config.norm, config.norm_warmup))
-        return original(config, in_channels, image_size)
+        return original(config, in_channels)
 
     network._initial_backbone = initial_backbone

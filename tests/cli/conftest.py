@@ -25,7 +25,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return 0, ""
 
     monkeypatch.setattr("semco.experiment.comparison._run_command", run_command)
-    monkeypatch.setattr("semco.experiment.session.write_report", lambda *_: None)
+    monkeypatch.setattr("semco.experiment.write.write_report", lambda *_: None)
     return names
 
 
