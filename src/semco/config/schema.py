@@ -239,8 +239,9 @@ class TrainingConfig(Section):
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Precision in which the backbone computes; weights, heads, losses and averages are float32 in any case. "auto" is
     bfloat16 on GPUs that have it, and on CPUs that have it if a pass is measured to be faster, else float32."""
-    compile: Annotated[Literal["auto", "on", "off"], BeforeValidator(_on_or_off)] = "auto"
-    """torch.compile: "auto" turns it on if the run is long enough for compiling to pay off."""
+    compile: bool = False
+    """Compile the network with torch.compile: minutes at the start, for steps that are at most a few percent faster on
+    CPUs (docs/lab/speed.md)."""
     recompute: Annotated[Literal["auto", "on", "off"], BeforeValidator(_on_or_off)] = "auto"
     """Store fewer activations and recompute them in the backward pass: less memory for little time. "auto" turns it on
     for CPUs, where it was measured."""
