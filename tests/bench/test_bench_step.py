@@ -86,7 +86,7 @@ def test_the_variants_differ_as_named(tmp_path: Path) -> None:
     assert batch.unlabelled.strong[0].is_contiguous()
     assert authors.config().training.target_views == "joint"
     compiled = variants["compiled"].config().training
-    assert (compiled.target_views, compiled.compile) == ("no_grad", "on")
+    assert (compiled.target_views, compiled.compile) == ("no_grad", True)
     assert BFLOAT16 not in variants
     trainer = build_trainer(make_variants(QUICK, bfloat16=True)[BFLOAT16], tmp_path / "rounded", NullObserver())
     assert trainer.network.backbone.precision == "bfloat16"

@@ -170,7 +170,7 @@ def test_a_signal_to_a_comparison_ends_its_runs(
     """The signal goes to the one process alone, as `kill` sends it."""
     data, steps = tiny_values["data"]["source"], ["--steps", "100000", "--set", "training.log_every=5"]
     command = ["compare", data, "--methods", "supervised,pi_model", "--seeds", "0", "--out", tmp_path, *steps]
-    small = ["--backbone", "wrn-10-1", "--batch-size", "8", "--set", "training.compile=off", "--labels-per-class", "4"]
+    small = ["--backbone", "wrn-10-1", "--batch-size", "8", "--labels-per-class", "4"]
     process = start_semco(*command, *small)
     run = tmp_path / "supervised-seed0"
     wait_for_step(run, 10, process)
@@ -236,7 +236,7 @@ print(sorted(heavy & sys.modules.keys()), file=sys.stderr)
 
 def test_a_run_whose_reader_has_gone_is_saved(tiny_values: dict[str, Any], tmp_path: Path) -> None:
     """Its last checkpoint is of the step at which it noticed; no other is due before step 100,000."""
-    training = {"steps": 100_000, "log_every": 1, "compile": "off", "checkpoint_every": 100_000}
+    training = {"steps": 100_000, "log_every": 1, "checkpoint_every": 100_000}
     file, run = tmp_path / "config.yaml", tmp_path / "run"
     file.write_text(yaml.safe_dump(merge(tiny_values, {"training": training})))
     command = [forked_python(), "-m", "semco", "train", "--config", file, "--out", run]

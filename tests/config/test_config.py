@@ -14,7 +14,7 @@ from semco.run.identity import changes_of_command, changes_of_comparison, change
 @pytest.mark.parametrize("written", ["on", "off", "auto", "'on'", "'off'"])
 def test_a_switch_may_be_written_bare(written: str) -> None:
     """YAML reads on and off as truth values."""
-    assert configure(settings=[f"training.compile={written}"]).training.compile == written.strip("'")
+    assert configure(settings=[f"training.skip={written}"]).training.skip == written.strip("'")
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_the_seed_does_not_make_another_experiment_and_mu_does() -> None:
         experiment_fields(config_of(training=each).model_dump(mode="json")) for each in ({}, {"seed": 5}, {"mu": 5})
     ]
     assert fields[0] == fields[1] != fields[2]
-    assert experiment_fields(config_of(training={"compile": "off"}).model_dump(mode="json")) == fields[0]
+    assert experiment_fields(config_of(training={"compile": True}).model_dump(mode="json")) == fields[0]
 
 
 def test_a_comparison_is_fair_when_only_method_labels_and_seed_differ() -> None:

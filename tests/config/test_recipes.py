@@ -100,7 +100,7 @@ PAPER: dict[str, Any] = {
     "training.target_views": "joint",
     "training.device": "auto",
     "training.precision": "auto",
-    "training.compile": "auto",
+    "training.compile": False,
     "training.recompute": "auto",
     "training.statistics": True,
     "training.sync_batch_norm": False,

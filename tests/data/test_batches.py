@@ -240,8 +240,7 @@ class Failing:
         return step
 
 
-def test_input_shape_and_views_per_step() -> None:
-    assert batches().input_shape == (1, 4, 4)
+def test_views_per_step() -> None:
     assert batches().views_per_step == 12 * 2 + 24 * 3
     assert batches(world_size=2).views_per_step == 6 * 2 + 12 * 3
     assert batches(counts=ViewCounts(labelled_weak=1)).views_per_step == 12

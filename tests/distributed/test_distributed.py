@@ -397,7 +397,7 @@ def test_torchrun_starts_the_command_line(tiny_values: dict[str, Any], tmp_path:
 
 
 def test_a_signal_to_the_command_saves_and_keeps_its_exit_code(tiny_values: dict[str, Any], tmp_path: Path) -> None:
-    _, _, *long = command(tiny_values, tmp_path, steps=100_000, checkpoint_every=100_000, log_every=1, compile="off")
+    _, _, *long = command(tiny_values, tmp_path, steps=100_000, checkpoint_every=100_000, log_every=1)
     started = start_semco(*long, "--processes", "2")
     metrics = tmp_path / "run" / "metrics.jsonl"
     while not metrics.exists() and started.poll() is None:

@@ -20,7 +20,6 @@ from semco.config import configure, flat_fields, merge
 from semco.distributed import parent
 from semco.distributed.processes import Processes, process_group
 from semco.run.folder import RunFolder
-from semco.training.compiler.processes import list_processes
 from semco.training.signals import catch_signals
 from tests.forking import stands_for, start_semco
 
@@ -111,7 +110,7 @@ def test_a_command_ends_with_the_process_that_its_environment_names(
 
 def test_the_runs_of_a_killed_comparison_save_and_end(tiny_values: dict[str, Any], tmp_path: Path) -> None:
     run = tmp_path / "out" / "supervised-seed0"
-    training = {"steps": 100_000, "log_every": 1, "compile": "off"}
+    training = {"steps": 100_000, "log_every": 1}
     fields = flat_fields(merge(tiny_values, {"training": training}))
     command = [
         "compare",
@@ -132,17 +131,24 @@ def test_the_runs_of_a_killed_comparison_save_and_end(tiny_values: dict[str, Any
         pass
 
 
+def list_processes() -> list[tuple[int, int]]:
+    """Return id and parent of the processes of this machine that have not ended."""
+    listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,stat="], capture_output=True, text=True, check=True)
+    lines = [line.split() for line in listed.stdout.splitlines()]
+    return [(int(pid), int(parent)) for pid, parent, state in lines if state[0] not in "ZX"]
+
+
 def descendants(pid: int) -> set[int]:
-    processes, found = list(list_processes()), [pid]
+    processes, found = list_processes(), [pid]
     for each in found:  # grows
-        found += [process.pid for process in processes if process.parent == each]
+        found += [child for child, parent in processes if parent == each]
         found += [pid for pid in [stands_for(each)] if pid is not None]
     return set(found[1:])
 
 
 def alive(pids: set[int]) -> set[int]:
-    """Those that still run; a process that has ended and was not collected has no command."""
-    return {process.pid for process in list_processes() if process.pid in pids and process.command}
+    """Those that still run."""
+    return {pid for pid, _ in list_processes() if pid in pids}
 
 
 def kill_command(command: list[str], run: Path) -> tuple[set[int], str]:
@@ -166,7 +172,7 @@ def kill_command(command: list[str], run: Path) -> tuple[set[int], str]:
 
 def test_workers_of_a_killed_command_save_and_end(tiny_values: dict[str, Any], tmp_path: Path) -> None:
     file, run = tmp_path / "config.yaml", tmp_path / "run"
-    training = {"steps": 100_000, "log_every": 1, "compile": "off"}
+    training = {"steps": 100_000, "log_every": 1}
     file.write_text(configure(options=merge(tiny_values, {"training": training})).to_yaml())
     command = ["train", "--config", str(file), "--out", str(run), "--processes", "2"]
     workers, errors = kill_command(command, run)

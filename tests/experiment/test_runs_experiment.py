@@ -27,7 +27,6 @@ from semco.methods import Method
 from semco.report import write_report
 from semco.run.folder import RunFolder
 from semco.run.seal import digest_of, write_with_digest
-from semco.training.compiler.compilation import Compilation
 from semco.training.loop import Trainer
 from semco.training.observer import MetricsLine, NullObserver
 from semco.training.signals import Interrupted
@@ -226,51 +225,6 @@ def test_a_line_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
         run.append_metrics({"step": 1})
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit.script_method:DeprecationWarning")  # torch's own compiler uses it
-def test_a_run_stopped_while_compiling_is_resumed(
-    tiny_values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupt(*_: object) -> None:
-        os.kill(os.getpid(), signal.SIGINT)
-        raise AssertionError("the signal was not answered")
-
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr("semco.training.loop.choose_compilation", lambda *_: Compilation(True, "asked for"))
-    with monkeypatch.context() as interrupted:
-        interrupted.setattr(Trainer, "_train", interrupt)
-        with pytest.raises(Interrupted, match="stopped by SIGINT after step 0"):
-            train(config_of(tiny_values), tmp_path / "run")
-    monkeypatch.setattr("semco.training.loop.choose_compilation", lambda *_: Compilation(False, ""))
-    assert resume(tmp_path / "run").steps == tiny_values["training"]["steps"]
-
-
-@pytest.mark.filterwarnings("ignore:.torch.jit.script_method:DeprecationWarning")
-def test_damaged_compiled_code_does_not_change_a_run(
-    tiny_values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The first attempt fails after the forward pass, which has changed the running statistics."""
-    original, attempts = Trainer._train, []
-
-    def fail_once(trainer: Trainer, *arguments: Any) -> None:
-        attempts.append(trainer.state.step)
-        if len(attempts) == 1:
-            for buffer in trainer.network.buffers():
-                buffer += 1
-            raise compiler_error("ImportError: x.so: invalid ELF header")
-        original(trainer, *arguments)
-
-    finished(tiny_values, tmp_path / "whole")
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
-    (tmp_path / "cache").mkdir()
-    (tmp_path / "cache" / "x.so").write_bytes(b"not a library")
-    monkeypatch.setattr("semco.training.loop.choose_compilation", lambda *_: Compilation(True, "asked for"))
-    monkeypatch.setattr("semco.training.loop.torch.compile", lambda network, **_: network)
-    monkeypatch.setattr(Trainer, "_train", fail_once)
-    train(config_of(tiny_values), tmp_path / "run")
-    assert attempts[:3] == [0, 0, 1]
-    assert_same_run(tmp_path / "whole", tmp_path / "run")
-
-
 @pytest.mark.filterwarnings("ignore:.torch.jit.script_method:DeprecationWarning")
 def test_a_network_that_cannot_be_compiled_is_one_sentence(
     tiny_values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -279,12 +233,23 @@ def test_a_network_that_cannot_be_compiled_is_one_sentence(
         raise compiler_error("ImportError: x.so: file too short\n\nSet TORCHDYNAMO_VERBOSE=1")
 
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr("semco.training.loop.choose_compilation", lambda *_: Compilation(True, "asked for"))
     monkeypatch.setattr(Trainer, "_train", fail)
-    with pytest.raises(
-        UserError, match=r"not be compiled \(ImportError: x.so: file too short\); try 'semco resume .*/run'"
-    ):
-        train(config_of(tiny_values), tmp_path / "run")
+    sentence = r"not be compiled \(ImportError: x.so: file too short\); train without training.compile, or, .*/cache\."
+    with pytest.raises(UserError, match=sentence):
+        train(config_of(tiny_values, training={"compile": True}), tmp_path / "run")
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method:DeprecationWarning")
+def test_ctrl_c_that_also_ends_the_compiler_is_no_error(
+    tiny_values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        raise compiler_error("c++: interrupted")
+
+    monkeypatch.setattr(Trainer, "_train", fail)
+    with pytest.raises(KeyboardInterrupt):
+        train(config_of(tiny_values, training={"compile": True}), tmp_path / "run")
 
 
 def test_data_that_was_moved_may_be_named_anew(tiny_values: dict[str, Any], tiny_npz: Path, tmp_path: Path) -> None:
@@ -410,10 +375,10 @@ def test_memory_is_kept_from_the_first_step_on(
 @pytest.mark.filterwarnings("ignore:.torch.jit.script_method:DeprecationWarning")  # torch's own compiler uses it
 def test_a_compiled_run_learns_the_same(tiny_values: dict[str, Any], tmp_path: Path) -> None:
     losses = {}
-    for choice in ("on", "off"):
-        train(config_of(tiny_values, training={"compile": choice, "steps": 3}), tmp_path / choice)
-        losses[choice] = [line["loss"] for line in lines_of(tmp_path / choice)]
-    assert losses["on"] == pytest.approx(losses["off"], rel=1e-3)
+    for choice in (True, False):
+        train(config_of(tiny_values, training={"compile": choice, "steps": 3}), tmp_path / str(choice))
+        losses[choice] = [line["loss"] for line in lines_of(tmp_path / str(choice))]
+    assert losses[True] == pytest.approx(losses[False], rel=1e-3)
 
 
 def test_ablations_are_fields(tiny_values: dict[str, Any], tmp_path: Path) -> None:

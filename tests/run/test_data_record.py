@@ -98,7 +98,7 @@ def test_a_run_whose_data_change(photos: Path, tmp_path: Path) -> None:
         "data": {"source": str(photos)},
         "model": {"backbone": "wrn-10-1", "pretrained": "none"},
         "method": {"name": "supervised"},
-        "training": {"steps": 1, "batch_size": 2, "compile": "off", "device": "cpu"},
+        "training": {"steps": 1, "batch_size": 2, "device": "cpu"},
     }
     run, messages = tmp_path / "run", Messages()
     result = train(Config.parse(values), run)

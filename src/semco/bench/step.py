@@ -73,7 +73,7 @@ def make_variants(base: Setting, compiled: bool = True, bfloat16: bool = False) 
         EAGER: base,
     }
     if compiled:
-        variants[COMPILED] = replace(base, compile="on")
+        variants[COMPILED] = replace(base, compile=True)
     variants[TEACHES] = replace(base, skip="on", retains=False)
     if bfloat16:
         variants[BFLOAT16] = replace(base, precision="bfloat16")

@@ -51,7 +51,7 @@ class Setting:
     channels_last: bool = True
     reuse_memory: bool = True
     recompute: Literal["on", "off"] = "on"
-    compile: Literal["on", "off"] = "off"
+    compile: bool = False
     norm: Literal["batch", "none"] = "batch"
     tune: Tune = "all"
     freeze_norm: bool = False

@@ -20,9 +20,7 @@ def config(
     recipe: Annotated[str | None, typer.Option(help="Recipes, later ones win: a,b,c; see 'semco recipes'.")] = None,
     file: Annotated[Path | None, typer.Option("--config", help="A YAML file of configuration values.")] = None,
     setting: Annotated[list[str] | None, typer.Option("--set", help="dotted.key=value.")] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print what is asked for as JSON.")
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what is asked for as JSON.")] = False,
 ) -> None:
     """Show every field: what is asked for, what is used for these data on this machine, and why."""
     from semco.config import flat_fields, merge_layers

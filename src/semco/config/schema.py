@@ -253,7 +253,8 @@ class TrainingConfig(Section):
     """Precision in which the backbone computes; weights, heads, losses and averages are float32 in any case. "auto" is
     bfloat16 on GPUs that have it, and on CPUs that have it if a pass is measured to be faster, else float32."""
     compile: bool = False
-    """Compile the network with torch.compile. The first steps wait for it."""
+    """Compile the network with torch.compile: minutes at the start, for steps that are at most a few percent faster on
+    CPUs (docs/lab/speed.md)."""
     recompute: Auto[bool] = AUTO
     """Store fewer activations and recompute them in the backward pass: less memory for little time. "auto" turns it on
     for CPUs, where it was measured."""

@@ -91,11 +91,6 @@ class Batches:
             self._unlabelled = _ProcessShare("unlabelled", split.unlabelled, batch_size * mu, seed, rank, world_size)
 
     @property
-    def input_shape(self) -> tuple[int, ...]:
-        """The shape of one input of the network, (C, H, W) for images."""
-        return self._inputs.shape
-
-    @property
     def views_per_step(self) -> int:
         """The number of views that this process makes in a step."""
         per_labelled = self._counts.labelled_weak + self._counts.labelled_strong

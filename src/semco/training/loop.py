@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -31,8 +30,7 @@ from semco.run.folder import RunFolder
 from semco.run.identity import check_same_run
 from semco.run.seal import broken_seals
 from semco.training.allocator import reuse_freed_memory
-from semco.training.compiler.cache import CompilerCache, compiler_cache
-from semco.training.compiler.compilation import choose_compilation, compiler_options, compiling, take_compiling_step
+from semco.training.compilation import compiled_steps
 from semco.training.exchange import StepExchange
 from semco.training.execution import threads_for_steps
 from semco.training.forward import NetworkForward
@@ -108,13 +106,10 @@ class Trainer:
 
     def _build_step(self) -> nn.Module:
         training, network = self.config.training, self.network
-        shape, views = self.batches.input_shape, self.batches.views_per_step
-        compilation = choose_compilation(training, network, shape, views, self._device)
-        self._compiles = compilation.is_wanted and self.method.takes_steps
-        if self._compiles:
-            self.observer.on_message(f"the first steps wait for the network to be compiled: {compilation.reason}")
+        if training.compile and self.method.takes_steps:
+            self.observer.on_message("the first steps wait for the network to be compiled, which takes minutes")
             network = torch.compile(network, dynamic=False)  # type: ignore[assignment]
-        parts = COMPILED_PARTS if self._compiles else PARTS
+        parts = COMPILED_PARTS if training.compile else PARTS
         forward = NetworkForward(network, self.average, training.target_views, parts if training.skip else None)
         return share_gradients(Step(self.network, self.method, forward), self._processes)
 
@@ -124,13 +119,10 @@ class Trainer:
         self.observer.on_start(self.state.step, self._schedule.total)
         self.network.train()
         self._started = time.perf_counter() - self.state.seconds
-        with self._runtime() as (stop, batches, keep_memory, cache):
+        with self._runtime() as (stop, batches, keep_memory):
             for taken, (batch, truth) in enumerate(batches):
                 self._refresh_if_due()
-                if taken == 0 and cache is not None:
-                    self._compile_and_train(batch, truth, stop, cache)
-                else:
-                    self._train(batch, truth, stop)
+                self._train(batch, truth, stop)
                 if taken == 0:
                     keep_memory()
                 self._log_if_due()
@@ -138,30 +130,18 @@ class Trainer:
                 self._save_if_due()
 
     @contextmanager
-    def _runtime(self) -> Iterator[tuple[StopRequest, Prefetch, Callable[[], None], CompilerCache | None]]:
-        """Set up what surrounds the loop: signals, prefetching, the compiler's options and cache, memory, threads."""
+    def _runtime(self) -> Iterator[tuple[StopRequest, Prefetch, Callable[[], None]]]:
+        """Set up what surrounds the loop: signals, prefetching, compilation, memory, threads."""
+        training = self.config.training
         with (
             catch_signals(ignore_repeats=self._processes.are_several) as stop,
             announce_stop(stop, self.observer.on_message),
             Prefetch(self.batches, self.state.step, self._schedule.total) as batches,
-            compiler_options(self.config.training, self._device),
-            compiler_cache(self._compiles) as cache,
+            compiled_steps(training.compile, training.recompute, stop),
             reuse_freed_memory(self._device, self._reuse_memory) as keep_memory,
             threads_for_steps(self.network, self.batches.views_per_step),
         ):
-            yield stop, batches, keep_memory, cache
-
-    def _compile_and_train(self, batch: Batch, truth: Tensor, stop: StopRequest, cache: CompilerCache) -> None:
-        """Take the first step, in which the network is compiled."""
-        is_repeated = take_compiling_step(
-            partial(self._train, batch, truth, stop),
-            partial(compiling, stop, self.state.step, self.run_folder.path),
-            cache,
-            (self.network, self.average, self.method),
-            can_repeat=not self._processes.are_several,  # the others would wait for gradients of the failed step
-        )
-        if is_repeated:
-            self.observer.on_message(f"the compiled code in {cache.folder} was damaged; it was compiled again")
+            yield stop, batches, keep_memory
 
     def _train(self, batch: Batch, truth: Tensor, stop: StopRequest) -> None:
         """Take one step: losses, gradients, weights, EMA weights."""

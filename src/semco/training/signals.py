@@ -51,7 +51,7 @@ class StopRequest:
 
 @contextmanager
 def announce_stop(stop: StopRequest, announce: Callable[[str], None]) -> Iterator[None]:
-    """Call ``announce`` with a sentence at the first signal, because a step may take long; not while compiling.
+    """Call ``announce`` with a sentence at the first signal, because a step may take long.
 
     Another thread calls it: a signal may come while the main thread holds the locks that printing needs.
     """

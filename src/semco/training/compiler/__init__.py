@@ -1,1 +1,0 @@
-"""torch.compile: whether it pays, its cache of compiled code and its processes."""
