@@ -210,6 +210,7 @@ def tiny_values(tiny_npz: Path, tiny_vectors: Path) -> dict[str, Any]:
             "checkpoint_every": 3,
             "validate_every": 4,
             "device": "cpu",
+            "precision": "float32",  # whatever this machine has
         },
     }
 

@@ -46,7 +46,7 @@ def test_the_configuration_of_the_photos() -> None:
 def test_every_name_is_matched_to_fruit_without_a_guess() -> None:
     vectors = label_source(LabelsConfig(aliases=configure(demo.PHOTOS.recipe).labels.aliases)).vectors(FRUIT)
     assert set(vectors.routes) <= {"exact", "alias"}
-    group_ids = dict(zip(FRUIT, group_classes(vectors, "auto").group_ids.tolist(), strict=True))
+    group_ids = dict(zip(FRUIT, group_classes(vectors).group_ids.tolist(), strict=True))
     assert len({group_ids[name] for name in ("golden delicious", "granny smith", "pink lady", "royal gala")}) == 1
     assert group_ids["galia melon"] == group_ids["cantaloupe"] != group_ids["orange"]
 

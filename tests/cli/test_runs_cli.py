@@ -195,7 +195,7 @@ BAD = {
     "too few labels": (["train", "DATA", "--num-labels", "2"], "4 classes"),
     "too many labels": (["train", "DATA", "--labels-per-class", "1000"], "1000"),
     "an unknown class": (["train", "DATA", "--classes", "dog,catt"], "did you mean 'cat'"),
-    "two lengths": (["train", "DATA", "--steps", "3", "--epochs", "1"], "not both"),
+    "two lengths": (["train", "DATA", "--steps", "3", "--epochs", "1"], "give one of steps, epochs and minutes"),
     "no run": (["resume", "nowhere"], "nowhere"),
     "no data to compare on": (["compare", "nowhere", "--methods", "semco", "--out", "runs"], "nowhere"),
     "nothing to train on": (["train", "--steps", "3"], "give the data to train on"),

@@ -11,10 +11,13 @@ from semco.errors import UserError
 from semco.run.identity import changes_of_command, changes_of_comparison, changes_of_run, experiment_fields
 
 
-@pytest.mark.parametrize("written", ["on", "off", "auto", "'on'", "'off'"])
-def test_a_switch_may_be_written_bare(written: str) -> None:
-    """YAML reads on and off as truth values."""
-    assert configure(settings=[f"training.skip={written}"]).training.skip == written.strip("'")
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [("on", True), ("off", False), ("true", True), ("'on'", True), ("'off'", False), ("auto", "auto")],
+)
+def test_a_switch_may_be_written_in_several_ways(written: str, expected: bool | str) -> None:
+    skip = configure(settings=[f"training.skip={written}"]).training.skip
+    assert (skip, type(skip)) == (expected, type(expected))
 
 
 @pytest.mark.parametrize(

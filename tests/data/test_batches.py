@@ -20,7 +20,7 @@ from semco.types import Batch, ViewCounts, Views
 IMAGES = torch.arange(120, dtype=torch.uint8).view(120, 1, 1, 1).expand(-1, 1, 4, 4).contiguous()
 LABELS = torch.arange(4).repeat(30)
 LABELS[100:] = -1
-SPLIT = make_split(LABELS, DataConfig(labels_per_class=3), seed=0)
+SPLIT = make_split(LABELS, DataConfig(labels_per_class=3, validation="train"), seed=0)
 ALL = ViewCounts(labelled_weak=1, labelled_strong=1, unlabelled_weak=2, unlabelled_strong=1)
 
 
@@ -137,7 +137,7 @@ class TestBatch:
         assert not torch.equal(first, second)
 
     def test_no_labelled_image(self) -> None:
-        split = make_split(LABELS, DataConfig(labels_per_class=3), seed=0)
+        split = make_split(LABELS, DataConfig(labels_per_class=3, validation="train"), seed=0)
         object.__setattr__(split, "labelled", split.labelled[:0])
         with pytest.raises(UserError, match="no labelled image"):
             Batches(INPUTS, LABELS, split, ALL, batch_size=4, mu=1, seed=0)

@@ -194,7 +194,7 @@ class TestContract:
         assert resized.test_images is None or resized.test_images.shape[2:] == (16, 16)
 
     def test_can_be_split(self, data: Dataset) -> None:
-        split = make_split(data.train_labels, DataConfig(labels_per_class=2), 0, data.class_names)
+        split = make_split(data.train_labels, DataConfig(labels_per_class=2, validation="none"), 0, data.class_names)
         assert len(split.labelled) == 2 * data.num_classes
 
 

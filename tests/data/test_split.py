@@ -10,11 +10,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from semco.config import DataConfig
 from semco.data.datasets import Dataset
-from semco.data.split import Split, make_split
+from semco.data.split import Split, count_labels, make_split
 from semco.data.split_file import read_labelled
 from semco.errors import UserError
 
@@ -29,15 +28,15 @@ def per_class(index: np.ndarray, labels: torch.Tensor, classes: int) -> list[int
 
 class TestLabels:
     def test_labels_per_class(self) -> None:
-        split = make_split(BALANCED, DataConfig(labels_per_class=4), seed=0)
+        split = make_split(BALANCED, DataConfig(labels_per_class=4, validation="train"), seed=0)
         assert per_class(split.labelled, BALANCED, 4) == [4, 4, 4, 4]
 
     def test_total_labels_with_the_remainder_given_to_some_classes(self) -> None:
-        split = make_split(BALANCED, DataConfig(num_labels=18), seed=0)
+        split = make_split(BALANCED, DataConfig(num_labels=18, validation="train"), seed=0)
         assert sorted(per_class(split.labelled, BALANCED, 4)) == [4, 4, 5, 5]
 
     def test_the_seed_chooses_the_classes_that_get_the_remainder(self) -> None:
-        splits = [make_split(BALANCED, DataConfig(num_labels=5), seed) for seed in range(20)]
+        splits = [make_split(BALANCED, DataConfig(num_labels=5, validation="train"), seed) for seed in range(20)]
         assert len({tuple(per_class(split.labelled, BALANCED, 4)) for split in splits}) == 4
 
     def test_all_labels_by_default(self) -> None:
@@ -48,13 +47,14 @@ class TestLabels:
         assert split.validation.tolist() == []
 
     def test_fewer_labels_are_a_subset_of_more(self) -> None:
-        few = make_split(BALANCED, DataConfig(labels_per_class=2), seed=3)
-        many = make_split(BALANCED, DataConfig(labels_per_class=10), seed=3)
+        few = make_split(BALANCED, DataConfig(labels_per_class=2, validation="train"), seed=3)
+        many = make_split(BALANCED, DataConfig(labels_per_class=10, validation="train"), seed=3)
         assert set(few.labelled) < set(many.labelled)
         assert few.validation.tolist() == many.validation.tolist()
 
     def test_seeds_differ(self) -> None:
-        chosen = [make_split(BALANCED, DataConfig(labels_per_class=4), seed).labelled.tolist() for seed in range(5)]
+        config = DataConfig(labels_per_class=4, validation="train")
+        chosen = [make_split(BALANCED, config, seed).labelled.tolist() for seed in range(5)]
         assert len({tuple(c) for c in chosen}) == 5
 
     def test_fewer_labels_than_classes(self) -> None:
@@ -78,11 +78,11 @@ class TestLabels:
 
 class TestValidation:
     def test_at_most_a_tenth_of_the_images(self) -> None:
-        split = make_split(BALANCED, DataConfig(labels_per_class=4), seed=0)
+        split = make_split(BALANCED, DataConfig(labels_per_class=4, validation="train"), seed=0)
         assert per_class(split.validation, BALANCED, 4) == [5, 5, 5, 5]
 
     def test_at_most_validation_size(self) -> None:
-        split = make_split(BALANCED, DataConfig(labels_per_class=4, validation_size=6), seed=0)
+        split = make_split(BALANCED, DataConfig(labels_per_class=4, validation="train", validation_size=6), seed=0)
         assert sorted(per_class(split.validation, BALANCED, 4)) == [1, 1, 2, 2]
 
     def test_in_proportion_to_the_classes(self) -> None:
@@ -92,7 +92,7 @@ class TestValidation:
         assert per_class(split.validation, labels, 2) == [8, 2]
 
     def test_from_the_labels_if_all_are_used(self) -> None:
-        split = make_split(BALANCED, DataConfig(), seed=0)
+        split = make_split(BALANCED, DataConfig(validation="labelled"), seed=0)
         assert per_class(split.validation, BALANCED, 4) == [10, 10, 10, 10]  # a fifth of 200
         assert per_class(split.labelled, BALANCED, 4) == [40, 40, 40, 40]
 
@@ -101,13 +101,6 @@ class TestValidation:
         split = make_split(BALANCED, DataConfig(labels_per_class=5, validation="labelled"), seed=0)
         assert per_class(split.labelled, BALANCED, 4) == [4, 4, 4, 4]
         assert sorted([*split.labelled, *split.validation]) == free.labelled.tolist()
-
-    @pytest.mark.parametrize(
-        ("labels", "held_out"),
-        [(torch.arange(2).repeat(100), 40), (torch.arange(2).repeat(99), 0), (torch.arange(11).repeat(19), 0)],
-    )
-    def test_few_labels_are_not_held_out(self, labels: Tensor, held_out: int) -> None:
-        assert len(make_split(labels, DataConfig(), seed=0).validation) == held_out
 
     def test_a_class_keeps_its_only_label(self) -> None:
         labels = torch.tensor([0] * 19 + [1])
@@ -130,9 +123,6 @@ class TestValidation:
     def test_a_rule_that_leaves_no_validation_image(self, config: DataConfig, message: str) -> None:
         with pytest.raises(UserError, match=message):
             make_split(BALANCED, config, seed=0)
-
-    def test_no_validation_images_with_one_label_per_class(self) -> None:
-        assert len(make_split(torch.arange(5), DataConfig(), seed=0).validation) == 0
 
 
 class TestCounts:
@@ -166,16 +156,39 @@ class TestCounts:
         chosen = np.array([0, 1, 2, 3, 7])
         split = make_split(BALANCED, DataConfig(validation="none"), seed=0, chosen=chosen)
         assert split.labelled.tolist() == [0, 1, 2, 3, 7]
-        few = make_split(BALANCED, DataConfig(), seed=0, chosen=chosen)
+        few = make_split(BALANCED, DataConfig(validation="train"), seed=0, chosen=chosen)
         assert few.labelled.tolist() == [0, 1, 2, 3, 7]
         assert not set(few.validation) & set(chosen)
         with pytest.raises(UserError, match=r"lists no image of class '3'"):
             make_split(BALANCED, DataConfig(), seed=0, chosen=chosen[:3])
 
+    @pytest.mark.parametrize(
+        ("fields", "listed", "is_held_out", "expected"),
+        [
+            ({}, None, False, (200, 0)),
+            ({"labels_per_class": 4}, None, False, (16, 184)),
+            ({"num_labels": 18}, None, False, (18, 182)),
+            ({}, [0, 1, 2, 3, 7], False, (5, 195)),
+            ({"labels_per_class": 4}, None, True, (16, 181)),  # three images are held out by the source
+            ({}, [0, 1, 2, 3, 7], True, (5, 192)),
+        ],
+    )
+    def test_labels_that_are_used_and_left(
+        self, fields: dict[str, int], listed: list[int] | None, is_held_out: bool, expected: tuple[int, int]
+    ) -> None:
+        held_out = torch.zeros(200, dtype=torch.bool)
+        held_out[[5, 17, 180]] = is_held_out
+        chosen = None if listed is None else np.array(listed)
+        names = tuple("abcd")
+        config = DataConfig(validation="none", **fields)  # type: ignore[arg-type]
+        assert count_labels(BALANCED, config, 0, names, held_out, chosen) == expected
+        split = make_split(BALANCED, config, 0, names, held_out, chosen)
+        assert len(split.labelled) == expected[0]
+
     def test_images_that_the_source_holds_out(self) -> None:
         held_out = torch.zeros(200, dtype=torch.bool)
         held_out[[5, 17, 180]] = True
-        split = make_split(BALANCED, DataConfig(labels_per_class=4), seed=1, held_out=held_out)
+        split = make_split(BALANCED, DataConfig(labels_per_class=4, validation="none"), seed=1, held_out=held_out)
         assert split.validation.tolist() == [5, 17, 180]
         assert not {5, 17, 180} & ({*split.labelled} | {*split.unlabelled})
         assert len(split.unlabelled) == 197
@@ -212,7 +225,7 @@ def test_validation_images_come_from_every_class() -> None:
 
 def test_a_split_is_the_same_on_every_machine() -> None:
     """Written on another day; a change of the random numbers would choose other labels for the same seed."""
-    split = make_split(BALANCED, DataConfig(labels_per_class=2, validation_size=4), seed=7)
+    split = make_split(BALANCED, DataConfig(labels_per_class=2, validation="train", validation_size=4), seed=7)
     assert (split.labelled.tolist(), split.validation.tolist()) == EXPECTED_SPLIT
 
 
@@ -255,11 +268,11 @@ class TestPool:
             r"and 0 held out for validation; .* set data.pool to 'all'"
         )
         with pytest.raises(UserError, match=message):
-            make_split(self.labels[:5], DataConfig(pool="unlabelled"), seed=0)
+            make_split(self.labels[:5], DataConfig(pool="unlabelled", validation="none"), seed=0)
 
     @pytest.mark.parametrize("pool", ["all", "unlabelled"])
     def test_a_saved_split_has_the_same_pool(self, pool: str) -> None:
-        split = self.split(pool, labels_per_class=1)
+        split = self.split(pool, labels_per_class=1, validation="none")
         written = json.loads(split.to_json())
         assert (written["pool"], written["train_images"]) == (pool, 6)
         read = Split.from_json(split.to_json(), self.labels)
@@ -267,7 +280,7 @@ class TestPool:
         assert read.unlabelled.tolist() == split.unlabelled.tolist()
 
     def test_a_file_without_the_key_means_all(self) -> None:
-        written = json.loads(self.split("all", labels_per_class=1).to_json())
+        written = json.loads(self.split("all", labels_per_class=1, validation="none").to_json())
         del written["pool"]
         read = Split.from_json(json.dumps(written), self.labels)
         assert read.pool == "all"
@@ -275,7 +288,7 @@ class TestPool:
 
     @pytest.mark.parametrize("value", ["some", None, ["all"]])
     def test_an_unknown_pool_is_damage(self, value: object) -> None:
-        written = json.loads(self.split("all").to_json()) | {"pool": value}
+        written = json.loads(self.split("all", validation="none").to_json()) | {"pool": value}
         with pytest.raises(UserError, match=r"the saved split is damaged \(unknown pool"):
             Split.from_json(json.dumps(written), self.labels)
 
@@ -293,9 +306,11 @@ def problems(draw: st.DrawFn) -> tuple[torch.Tensor, DataConfig, int]:
         "labels_per_class": {"labels_per_class": draw(st.integers(1, 4))},
         "all": {},
     }[kind]
+    _, spare = count_labels(torch.tensor(labels), DataConfig(**amount), 0, tuple("abcdef")[:classes])
+    can_hold_out = spare > 0 and len(labels) >= 10
     config = DataConfig(
         **amount,
-        validation=draw(st.sampled_from(["auto", "none"])),
+        validation=draw(st.sampled_from(["train", "none"] if can_hold_out else ["none"])),
         validation_size=draw(st.integers(1, 12)),
         pool=draw(st.sampled_from(["all", "unlabelled"])),
     )
@@ -343,7 +358,7 @@ def test_one_extra_label_is_given_to_one_class(problem: tuple[torch.Tensor, Data
 
 
 class TestSavedForm:
-    split = make_split(BALANCED, DataConfig(labels_per_class=4), seed=0)
+    split = make_split(BALANCED, DataConfig(labels_per_class=4, validation="train"), seed=0)
 
     def test_one_changed_label_is_noticed(self) -> None:
         changed = BALANCED.clone()

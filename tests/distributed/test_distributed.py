@@ -34,7 +34,7 @@ from semco.distributed.processes import (
     sum_over_processes,
 )
 from semco.errors import UserError
-from semco.experiment import resume, session, train
+from semco.experiment import resume, train, write
 from semco.run.checkpoint import load_checkpoint
 from semco.run.folder import RunFolder
 from semco.training.exchange import StepExchange
@@ -72,7 +72,7 @@ def _child(rank: int, count: int, port: int, function: Callable[..., None], *arg
     values = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": count, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     os.environ |= {name: str(value) for name, value in (values | AGENT).items()}
     torch.set_num_threads(1)
-    session.write_report = lambda *_: Path()  # as the fixture `no_page` does in the process of the tests
+    write.write_report = lambda *_: Path()  # as the fixture `no_page` does in the process of the tests
     function(*arguments)
     # As the command line does under torchrun: gloo's threads may fail a process that has nothing left to do.
     os._exit(0)

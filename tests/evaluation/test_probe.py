@@ -19,7 +19,7 @@ from semco.evaluation.probe import (
     with_embedding_length,
 )
 from semco.losses import cosine_loss
-from semco.training.learning_rate import PRETRAINED_HEADS
+from semco.resolve.rules import PRETRAINED_HEADS
 
 
 def make_features(per_class: int, classes: int, size: int, seed: int = 0, spread: float = 1.0) -> tuple[Tensor, Tensor]:

@@ -18,7 +18,7 @@ from semco.data.sources import load
 from semco.data.split import Split
 from semco.errors import UserError
 from semco.evaluation.predictor import load as load_predictor
-from semco.experiment import selection, session, train
+from semco.experiment import selection, train, write
 from semco.experiment.continuation import continue_run
 from semco.experiment.selection import choose, cover, rank, select, worth_of
 from semco.experiment.suggest import suggest, write_suggestions
@@ -163,7 +163,7 @@ def test_the_run_itself_keeps_the_suggestions(
 ) -> None:
     """The places in the table of pseudo-labels are those of `suggest`, which runs the network again."""
     monkeypatch.setattr(selection, "FEW_LABELS", few)
-    monkeypatch.setattr(session, "SUGGESTED", 7)
+    monkeypatch.setattr(write, "SUGGESTED", 7)
     train(Config.parse(tiny_values), tmp_path / "run")
     rows = pq.read_table(tmp_path / "run" / "pseudo_labels.parquet", columns=["index", "suggested"]).to_pylist()
     placed = sorted((row["suggested"], row["index"]) for row in rows if row["suggested"] is not None)

@@ -7,21 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from safetensors.torch import save_file
 
 from semco.config import Config, ModelConfig, configure, merge
+from semco.distributed.processes import Processes
 from semco.errors import duration
 from semco.experiment import plan as plans
 from semco.experiment import train
-from semco.experiment.plan import MOST_STEPS, Plan, StepTimer, grown, make_plan, with_length, with_plan_of
-from semco.experiment.problem import Problem, prepare
+from semco.experiment.plan import Speed, StepTimer, describe_plan, grown, measure_speed, with_default_minutes
 from semco.models import build_backbone
 from semco.run.folder import RunFolder
 from semco.training.observer import NullObserver
+from tests.experiment.contexts import context_of
 
 pytestmark = pytest.mark.usefixtures("no_page")
-CPU = torch.device("cpu")
 Make = Callable[..., Config]
 
 
@@ -43,91 +42,93 @@ def make_config(tiny_values: dict[str, Any]) -> Make:
     return make
 
 
-def problem_of(config: Config) -> Problem:
-    return prepare(config, None, NullObserver())
+class Said(NullObserver):
+    """Records messages."""
+
+    def __init__(self) -> None:
+        self.messages: list[str] = []
+
+    def on_message(self, text: str) -> None:
+        self.messages.append(text)
 
 
-def with_times(monkeypatch: pytest.MonkeyPatch, steps: dict[str, float], frozen: float = 0.0) -> None:
-    """Let a step take so many seconds, by the layers that are trained, and the frozen layers so many."""
-    monkeypatch.setattr(StepTimer, "step_seconds", lambda self: steps[self._config.model.tune])
+def with_times(monkeypatch: pytest.MonkeyPatch, step: float, frozen: float = 0.0) -> None:
+    """Let a step take so many seconds, and the frozen layers so many."""
+    monkeypatch.setattr(StepTimer, "step_seconds", lambda _: step)
     monkeypatch.setattr(StepTimer, "frozen_seconds", lambda _: frozen)
 
 
-def test_from_scratch_as_many_steps_as_fit(make_config: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = make_config()
-    with_times(monkeypatch, {"auto": 0.5})
-    plan = make_plan(config, problem_of(config), CPU, minutes=2)
-    assert plan.config.training.steps == 240  # 120 s of 0.5 s
-    assert plan.seconds == 120
-    assert plan.config.model.tune == "auto"
-
-
-def test_a_given_length_is_kept(make_config: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = make_config(training={"steps": 7})
-    with_times(monkeypatch, {"auto": 1000.0})
-    plan = make_plan(config, problem_of(config), CPU, minutes=2)
-    assert plan.config == config
-    assert plan.seconds == 7000
-    assert plan.lines()[-1].startswith("this takes more than an hour")
-
-
-def test_at_least_some_steps(make_config: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = make_config()
-    with_times(monkeypatch, {"auto": 100.0})
-    assert make_plan(config, problem_of(config), CPU, minutes=1).config.training.steps == plans.FEWEST_STEPS
+@pytest.mark.parametrize(
+    ("speed", "minutes", "most", "steps"),
+    [
+        (Speed(0.5, 0.0, repeats=1), 2, 10**6, 240),  # 120 s of 0.5 s
+        (Speed(100.0, 0.0, repeats=1), 1, 10**6, plans.FEWEST_STEPS),
+        (Speed(0.1, 30.0, repeats=4), 10, 600, 600),  # they fit easily, and 600 are the most
+        # (60 - 30) / (4 * 0.1): the run is repeated for 3 folds, and 30 s go to the frozen layers
+        (Speed(0.1, 30.0, repeats=4), 1, 600, 75),
+        (Speed(0.1, 90.0, repeats=4), 1, 600, plans.FEWEST_STEPS),  # the frozen layers alone take longer
+    ],
+)
+def test_as_many_steps_as_fit(speed: Speed, minutes: float, most: int, steps: int) -> None:
+    assert speed.steps_in(minutes, most) == steps
+    assert speed.seconds(steps) <= 60 * minutes or steps == plans.FEWEST_STEPS
 
 
 @pytest.mark.parametrize(
-    ("minutes", "steps"),
+    ("over", "repeats"),
     [
-        (10, 600),  # they fit easily, and 600 are the most
-        (1, 75),  # (60 - 30) / (4 * 0.1): the run is repeated for 3 folds, and 30 s go to the frozen layers
+        ({}, 1),  # from scratch there is no probe to compare with
+        ({"model": {"tune": "heads"}}, 4),
+        ({"model": {"tune": "top"}}, 3),
+        ({"model": {"tune": "all"}}, 1),
+        ({"model": {"tune": "heads"}, "data": {"validation": "train"}}, 1),  # the validation images decide
     ],
 )
-def test_from_loaded_weights_the_heads_are_trained(
-    minutes: float, steps: int, make_config: Make, weights: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_run_from_loaded_weights_is_repeated_for_each_fold(
+    over: dict[str, Any], repeats: int, make_config: Make, weights: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = make_config(model={"weights": str(weights)})
-    with_times(monkeypatch, {"heads": 0.1}, frozen=30.0)
-    plan = make_plan(config, problem_of(config), CPU, minutes)
-    assert (plan.config.model.tune, plan.config.training.steps) == ("heads", steps)
-    assert plan.seconds <= 60 * minutes
+    with_times(monkeypatch, 0.1, frozen=30.0)
+    loaded = {"model": {"weights": str(weights)}} if "model" in over else {}
+    assert measure_speed(context_of(make_config(**merge(loaded, over)))) == Speed(0.1, 30.0, repeats)
 
 
-def test_the_layers_that_were_asked_for_are_trained(
-    make_config: Make, weights: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = make_config(model={"weights": str(weights), "tune": "all"})
-    with_times(monkeypatch, {"all": 10.0})
-    plan = make_plan(config, problem_of(config), CPU, minutes=10)
-    assert (plan.config.model.tune, plan.config.training.steps) == ("all", 60)
+@pytest.mark.parametrize("length", [{"steps": 7}, {"epochs": 0.5}, {"minutes": 3}])
+def test_a_given_length_is_kept(length: dict[str, float], make_config: Make) -> None:
+    config = make_config(training=length)
+    assert with_default_minutes(config) == config
+    assert with_default_minutes(make_config(), 4).training.minutes == 4
+    assert with_default_minutes(make_config()).training.minutes == plans.MINUTES
 
 
 def test_the_plan_in_words(make_config: Make) -> None:
-    config = make_config(training={"steps": 100, "batch_size": 8, "mu": 2}, data={"image_size": 8})
-    first, second = Plan(config, step_seconds=0.6, frozen_seconds=30.0, repeats=1).lines()
+    over = {"training": {"steps": 100, "batch_size": 8, "mu": 2}, "data": {"image_size": 8}, "model": {"tune": "all"}}
+    config = make_config(**over)
+    first, second = describe_plan(config, Speed(0.6, 30.0, repeats=1))
     assert first == "plan: wrn-10-1 (from scratch), training all layers, at 8 x 8 pixels"
     rest = "reading the images, the evaluation and the report come on top"
     images = "plan: 100 steps of 8 labelled and 16 unlabelled images"
     assert second == f"{images}; at least 2 min here for the frozen layers and the steps; {rest}"
-    assert Plan(config, step_seconds=0.6, frozen_seconds=0.0, repeats=4).lines()[1] == (
+    assert describe_plan(config, Speed(0.6, 0.0, repeats=4))[1] == (
         f"{images}; at least 4 min here for the steps, 4 times to compare with the linear probe; {rest}"
     )
+    assert describe_plan(config, Speed(0.6, 0.0, repeats=1), processes=2)[1] == (
+        f"{images} in 2 processes; at least 60 s here for the steps; {rest}"
+    )
+    assert describe_plan(config, Speed(100.0, 0.0, repeats=1))[-1].startswith("this takes more than an hour")
 
 
 def test_processes_share_the_images_of_a_step(make_config: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     config = make_config(training={"batch_size": 16})
     monkeypatch.setattr(StepTimer, "_time_step", lambda _, batch_size: 0.1 * batch_size)
-    alone, shared = (make_plan(config, problem_of(config), CPU, minutes=2, processes=count) for count in (1, 2))
-    assert (alone.config.training.steps, shared.config.training.steps) == (75, 150)  # of 1.6 s and of 0.8 s
-    assert "unlabelled images in 2 processes; at least 2 min here" in shared.lines()[1]
-    assert "processes" not in alone.lines()[1]
+    for world_size, seconds in ((1, 1.6), (2, 0.8)):
+        context = context_of(config, Processes(world_size=world_size))
+        assert measure_speed(context).step_seconds == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize("tune", ["all", "top", "heads"])
 def test_a_step_is_timed_on_the_real_network(tune: str, make_config: Make, weights: Path) -> None:
     config = make_config(model={"weights": str(weights), "tune": tune}, training={"batch_size": 4})
-    timer = StepTimer(config, problem_of(config), CPU)
+    timer = StepTimer(context_of(config))
     assert 0 < timer.step_seconds() < 60
     assert (timer.frozen_seconds() > 0) is (tune != "all")
 
@@ -136,11 +137,11 @@ def test_only_images_that_are_not_stored_pass_the_frozen_layers(
     make_config: Make, weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plans, "shortest_time", lambda *_: plans.TIMED_IMAGES * 0.5)  # half a second per image
-    monkeypatch.setattr("semco.experiment.model.cache_folder", lambda _: tmp_path / "cache")
+    monkeypatch.setattr("semco.experiment.inputs.cache_folder", lambda _: tmp_path / "cache")
 
     def seconds(views: int) -> float:
         config = make_config(model={"weights": str(weights), "tune": "heads", "cached_views": views})
-        return StepTimer(config, problem_of(config), CPU).frozen_seconds()
+        return StepTimer(context_of(config)).frozen_seconds()
 
     assert seconds(2) == 0.5 * (160 * 5 + 80)
     config = make_config(model={"weights": str(weights), "tune": "heads", "cached_views": 2}, training={"steps": 1})
@@ -149,34 +150,32 @@ def test_only_images_that_are_not_stored_pass_the_frozen_layers(
     assert seconds(3) == 0.5 * 160 * 7  # the test images have no such views
 
 
+@pytest.mark.parametrize("step_seconds", [20.0, 0.2])
 def test_a_planned_run_saves_what_was_chosen(
-    make_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    step_seconds: float, make_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with_times(monkeypatch, {"auto": 20.0})
-    result = train(make_config(), tmp_path / "run", minutes=0.1)
-    saved = RunFolder(tmp_path / "run").config()
-    assert result.steps == saved.training.steps == plans.FEWEST_STEPS
-    assert with_plan_of(make_config(), saved) == saved
+    with_times(monkeypatch, step_seconds)
+    observer, request = Said(), make_config(training={"minutes": 0.1})
+    result = train(request, tmp_path / "run", observer)
+    run = RunFolder(tmp_path / "run")
+    assert run.request() == request
+    training = run.config().training
+    steps = plans.FEWEST_STEPS if step_seconds > 1 else 30  # 6 s of 0.2 s
+    assert result.steps == training.steps == steps
+    assert (training.minutes, training.log_every) == (None, 1)
+    assert any(line.startswith(f"plan: {steps} steps of 8 labelled") for line in observer.messages)
 
 
 def test_a_method_without_steps_is_not_timed(
     make_config: Make, weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("semco.experiment.runs.make_plan", lambda *_: pytest.fail("timed"))
-    said: list[str] = []
-    observer = NullObserver()
-    monkeypatch.setattr(observer, "on_message", said.append)
-    config = make_config(method={"name": "linear_probe"}, model={"weights": str(weights)})
-    train(config, tmp_path / "run", observer, minutes=1)
-    assert [line for line in said if line.startswith("plan")] == [
+    monkeypatch.setattr("semco.experiment.runs.measure_speed", lambda *_: pytest.fail("timed"))
+    observer = Said()
+    over = {"method": {"name": "linear_probe"}, "model": {"weights": str(weights)}, "training": {"minutes": 1}}
+    train(make_config(**over), tmp_path / "run", observer)
+    assert [line for line in observer.messages if line.startswith("plan")] == [
         "plan: linear_probe on the features of wrn-10-1; no training steps"
     ]
-
-
-def test_comparisons_from_loaded_weights_have_a_length(make_config: Make, weights: Path) -> None:
-    assert with_length(make_config(model={"weights": str(weights)})).training.steps == MOST_STEPS
-    assert with_length(make_config(model={"weights": str(weights)}, training={"steps": 5})).training.steps == 5
-    assert with_length(make_config()).training.steps is None
 
 
 @pytest.mark.parametrize(

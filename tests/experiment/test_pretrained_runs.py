@@ -23,7 +23,6 @@ from semco.evaluation.probe import STRENGTHS, fit_embedding, with_embedding_leng
 from semco.evaluation.results import image_batches
 from semco.experiment import resume, train
 from semco.experiment.cross_validation import Comparison
-from semco.experiment.session import Session
 from semco.models import build_backbone
 from semco.run.folder import RunFolder
 from semco.run.result import ProbeResult
@@ -77,7 +76,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The user's cache of feature files, empty."""
     folder = tmp_path / "cache"
     folder.mkdir()
-    monkeypatch.setattr("semco.experiment.model.cache_folder", lambda _: folder)
+    monkeypatch.setattr("semco.experiment.inputs.cache_folder", lambda _: folder)
     return folder
 
 
@@ -85,7 +84,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def probe_never_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """The trained network is the model of every run, also where the probe is better."""
     monkeypatch.setattr(Comparison, "is_probe_better", lambda _: False)
-    monkeypatch.setattr(Session, "_has_collapsed", lambda *_: False)
+    monkeypatch.setattr("semco.experiment.judge._has_collapsed", lambda *_: False)
 
 
 def write_weights(path: Path, seed: int, name: str = "tiny") -> Path:
@@ -192,7 +191,7 @@ def test_test_images_are_not_stored_where_they_would_push_out_training_images(
 ) -> None:
     train(make_config("heads"), tmp_path / "stored")
     training, test = *sizes(cache, TRAINING), *sizes(cache, TEST)
-    monkeypatch.setattr("semco.experiment.model.MOST_CACHED", training + test - 1)
+    monkeypatch.setattr("semco.experiment.inputs.MOST_CACHED", training + test - 1)
     shutil.rmtree(cache)
     recorder = Recorder()
     train(make_config("heads"), tmp_path / "computed", recorder)
@@ -255,7 +254,7 @@ def test_a_linear_probe_caches_the_plain_images_only(make_config: Make, tmp_path
 def test_without_a_cache_folder_the_file_lies_in_the_run(
     make_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("semco.experiment.model.cache_folder", lambda _: None)
+    monkeypatch.setattr("semco.experiment.inputs.cache_folder", lambda _: None)
     train(make_config(), tmp_path / "run")
     assert all(len(sizes(tmp_path / "run" / "features", name)) == 1 for name in (TRAINING, TEST))
 
@@ -288,7 +287,7 @@ def test_frozen_layers_are_those_of_the_file(
 
 @pytest.mark.usefixtures("probe_never_kept")
 def test_statistics_of_trained_layers_follow_if_asked(make_config: Make, tmp_path: Path, weights: Path) -> None:
-    train(make_config("top", model={"freeze_norm": "off"}), tmp_path / "run")
+    train(make_config("top", model={"freeze_norm": False}), tmp_path / "run")
     trained, loaded = weights_of(tmp_path / "run"), load_file(weights)
     for name in (name for name in loaded if name.endswith("running_mean")):
         assert torch.equal(trained[f"backbone.{name}"], loaded[name]) == name.startswith(BELOW_TOP), name

@@ -34,7 +34,7 @@ def test_neighbours_by_hand() -> None:
 def test_eps_is_the_given_one_or_the_default_of_the_source() -> None:
     found = embeddings(at_degrees(0, 30, 180), eps=0.1)
     assert group_classes(found).count == 3
-    assert group_classes(found, "auto").eps == 0.1
+    assert group_classes(found, None).eps == 0.1
     assert group_classes(found, 0.2).count == 2
 
 

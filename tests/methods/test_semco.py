@@ -126,7 +126,7 @@ def slow(example: Batch, name: str, config: object, scale: float | None) -> dict
 
 CASES: list[tuple[str, dict[str, object]]] = [
     ("semco", {"scale": 4.0}),
-    ("semco", {"scale": "auto"}),
+    ("semco", {"scale": "solved"}),
     ("semco", {"scale": 4.0, "on_disagreement": "discard"}),
     ("semco", {"scale": 4.0, "lambda_u": 0.5, "lambda_co": 0.25, "tau_e": 0.8, "tau_o": 0.9}),
     ("semco", {"scale": 4.0, "semantic_weight": 2.0}),
@@ -146,7 +146,7 @@ CASES: list[tuple[str, dict[str, object]]] = [
 def test_losses_against_the_slow_loop(name: str, fields: dict[str, object]) -> None:
     config = make(name, **fields)
     solved = solve_scale(task().label_vectors, task().group_ids, config.perfect_score, "abcde")  # type: ignore[attr-defined]
-    scale = solved if config.scale == "auto" else config.scale  # type: ignore[attr-defined]
+    scale = solved if config.scale == "solved" else config.scale  # type: ignore[attr-defined]
     example = batch()
     s = slow(example, name, config, None if name == "semco_reference" else scale)
     result = run(example, config)
@@ -241,7 +241,7 @@ def test_nothing_retained_is_supervised_training(name: str) -> None:
     assert float(result.total) == pytest.approx(float(supervised))
 
 
-def test_auto_scale_is_solved_on_the_task() -> None:
+def test_the_scale_is_solved_on_the_task() -> None:
     expected = solve_scale(task().label_vectors, task().group_ids, 0.8, "abcde")
     for name in ("semco", "semco_plus"):
         assert build_method(make(name, perfect_score=0.8), task()).scale == pytest.approx(expected)

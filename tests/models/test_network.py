@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -152,13 +154,13 @@ def test_without_norm_an_image_does_not_see_its_neighbours() -> None:
     torch.testing.assert_close(network(images).logits[:2], network(images[:2]).logits)
 
 
-@pytest.mark.parametrize(("size", "large"), [(64, False), (65, True)])
-def test_auto_stem_decides_by_size(size: int, large: bool) -> None:
-    backbone = inspect_backbone(ModelConfig(backbone="resnet18"), 3, size)
+@pytest.mark.parametrize(("stem", "kernel"), [("small", (3, 3)), ("large", (7, 7))])
+def test_the_stem_is_as_configured(stem: Literal["small", "large"], kernel: tuple[int, int]) -> None:
+    backbone = inspect_backbone(ModelConfig(backbone="resnet18", stem=stem), 3, 64)
     assert isinstance(backbone, ResNet)
     first = backbone.stem[0]
     assert isinstance(first, nn.Conv2d)
-    assert first.kernel_size == ((7, 7) if large else (3, 3))
+    assert first.kernel_size == kernel
 
 
 def test_wide_resnet_against_a_slow_version() -> None:

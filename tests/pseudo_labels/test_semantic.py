@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from semco.methods.semco_plus import joint_scores
-from semco.methods.semco_reference import SemCoReference, SemCoReferenceConfig, sharpening_factor
+from semco.methods.semco_reference import SemCoReference, SemCoReferenceConfig
 from semco.pseudo_labels import (
     ClassGroups,
     FixedThreshold,
@@ -23,6 +23,7 @@ from semco.pseudo_labels import (
     paper_scores,
     semantic_pseudo_labels,
 )
+from semco.pseudo_labels.scale import authors_scale
 from semco.types import PseudoLabels, Task
 
 Rule = Callable[[Tensor, Tensor, ClassGroups], SemanticScores]
@@ -238,6 +239,6 @@ def test_disagreement_by_hand() -> None:
 @pytest.mark.parametrize(
     ("groups", "factor"), [(2, 6.0), (9, 6.0), (10, 8.0), (12, 8 + 2 / 3), (13, 9.0), (16, 9.75), (84, 15.0434)]
 )
-def test_sharpening_factor_of_the_released_code(groups: int, factor: float) -> None:
+def test_the_scale_of_the_released_code(groups: int, factor: float) -> None:
     """84 groups: 9.17074 + 7.23548 - 1.51211 + 0.15651 - 0.00739 + 0.00013 by hand."""
-    assert sharpening_factor(groups) == pytest.approx(factor, abs=1e-4)
+    assert authors_scale(groups) == pytest.approx(factor, abs=1e-4)

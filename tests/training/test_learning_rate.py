@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 import pytest
 
 from semco.config import OptimConfig
-from semco.training.learning_rate import highest_backbone_rate, highest_learning_rate, learning_rate
+from semco.training.learning_rate import learning_rate
 
 
 def rates(schedule: str, total: int = 100, warmup: float = 0.1) -> list[float]:
@@ -39,33 +38,3 @@ def test_constant_stays() -> None:
 
 def test_no_warm_up_starts_at_the_full_rate() -> None:
     assert rates("cosine", warmup=0.0)[0] == 0.5
-
-
-@pytest.mark.parametrize(
-    ("steps", "rate"), [(1, 0.1), (500, 0.1), (307_200, 0.03), (10**6, 0.03), (12394, math.sqrt(0.1 * 0.03))]
-)
-def test_short_runs_learn_faster_and_long_ones_as_in_the_paper(steps: int, rate: float) -> None:
-    """12,394 is the geometric mean of 500 and 307,200."""
-    assert highest_learning_rate(OptimConfig(), steps) == pytest.approx(rate, rel=1e-4)
-    assert highest_learning_rate(OptimConfig(lr=0.2), steps) == 0.2
-
-
-def test_a_loaded_backbone_learns_at_a_tenth_of_the_heads_rate() -> None:
-    assert highest_learning_rate(OptimConfig(), 1000, "top") == 0.03
-    assert highest_learning_rate(OptimConfig(), 1000, "all") == 0.003  # at 0.03 the backbone is destroyed
-    assert highest_backbone_rate(OptimConfig(), 1000, "top") == pytest.approx(0.003)
-    assert highest_backbone_rate(OptimConfig(), 1000, "all") == pytest.approx(0.0003)
-    assert highest_backbone_rate(OptimConfig(lr=0.2), 1000, "top") == pytest.approx(0.02)
-
-
-@pytest.mark.parametrize("steps", [1, 500, 307_200])
-def test_a_backbone_from_scratch_learns_at_the_rate_of_the_heads(steps: int) -> None:
-    for config in (OptimConfig(), OptimConfig(lr=0.2)):
-        assert highest_backbone_rate(config, steps) == highest_learning_rate(config, steps)
-
-
-@pytest.mark.parametrize("pretrained", [None, "heads"])
-def test_a_given_backbone_rate_is_used(pretrained: Literal["heads"] | None) -> None:
-    config = OptimConfig(backbone_lr=0.007)
-    assert highest_backbone_rate(config, 500, pretrained) == 0.007
-    assert highest_learning_rate(config, 500, pretrained) == (0.03 if pretrained else 0.1)

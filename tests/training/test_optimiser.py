@@ -6,17 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from semco.config import Config, ModelConfig, OptimConfig
+from semco.config import ModelConfig, OptimConfig
 from semco.models import Network, build_network
 from semco.models.tuning import tune_network
-from semco.training.optimiser import (
-    PROBE_DECAY,
-    Rates,
-    StartDecay,
-    build_optimiser,
-    parameter_groups,
-    start_decay_of,
-)
+from semco.training.optimiser import StartDecay, build_optimiser, parameter_groups
 
 
 def make_network() -> Network:
@@ -47,14 +40,15 @@ def test_frozen_parameters_are_left_out() -> None:
 
 def test_one_rate_makes_two_groups() -> None:
     network, method = make_network(), nn.Linear(2, 2)
-    groups = build_optimiser(OptimConfig(), Rates(0.03, 0.03), network, method).param_groups
+    groups = build_optimiser(OptimConfig(lr=0.03, backbone_lr=0.03), network, method).param_groups
     assert [group["highest"] for group in groups] == [0.03, 0.03]
     assert ids(p for group in groups for p in group["params"]) == ids([*network.parameters(), *method.parameters()])
 
 
 def test_two_rates_make_groups_for_the_heads_and_for_the_backbone() -> None:
     network, method = make_network(), nn.Linear(2, 2)
-    groups = build_optimiser(OptimConfig(weight_decay=0.1), Rates(0.03, 0.003), network, method).param_groups
+    config = OptimConfig(weight_decay=0.1, lr=0.03, backbone_lr=0.003)
+    groups = build_optimiser(config, network, method).param_groups
     assert [group["highest"] for group in groups] == [0.03, 0.03, 0.003, 0.003]
     assert [group["weight_decay"] for group in groups] == [0.1, 0.0, 0.1, 0.0]
     heads = [*network.heads.parameters(), *method.parameters()]
@@ -66,7 +60,7 @@ def test_two_rates_make_groups_for_the_heads_and_for_the_backbone() -> None:
 def test_only_the_trained_part_is_optimised(tune: str) -> None:
     network = make_network()
     tuned = tune_network(network, tune, freeze_norm=True)  # type: ignore[arg-type]
-    optimiser = build_optimiser(OptimConfig(), Rates(0.03, 0.003), tuned.trained(), nn.Identity())
+    optimiser = build_optimiser(OptimConfig(lr=0.03, backbone_lr=0.003), tuned.trained(), nn.Identity())
     expected = ids(p for p in network.parameters() if p.requires_grad)
     assert ids(p for group in optimiser.param_groups for p in group["params"]) == expected
     (tuned.trained()(torch.randn(2, *((64,) if tune == "heads" else (32, 4, 4)))).logits.sum()).backward()
@@ -76,8 +70,8 @@ def test_only_the_trained_part_is_optimised(tune: str) -> None:
 def test_a_step_is_plain_gradient_descent_at_the_rate_of_each_group() -> None:
     """Without momentum and decay: weight - rate * gradient."""
     network = make_network()
-    config = OptimConfig(momentum=0.0, weight_decay=0.0)
-    optimiser = build_optimiser(config, Rates(0.5, 0.125), network, nn.Identity())
+    config = OptimConfig(momentum=0.0, weight_decay=0.0, lr=0.5, backbone_lr=0.125)
+    optimiser = build_optimiser(config, network, nn.Identity())
     before = {name: p.detach().clone() for name, p in network.named_parameters()}
     for p in network.parameters():
         p.grad = torch.full_like(p, 2.0)
@@ -90,12 +84,12 @@ def test_a_step_is_plain_gradient_descent_at_the_rate_of_each_group() -> None:
 def test_momentum_and_decay_equal_values_computed_by_hand() -> None:
     """Weight 1, gradient 1, decay 0.1: g = 1.1; Nesterov's first step is lr * (g + 0.5 g) = 0.1 * 1.65."""
     network = make_network()
-    config = OptimConfig(momentum=0.5, weight_decay=0.1)
+    config = OptimConfig(momentum=0.5, weight_decay=0.1, lr=0.1, backbone_lr=0.01)
     head = network.heads["one_hot"]
     assert isinstance(head, nn.Linear)
     nn.init.ones_(head.weight)
     nn.init.ones_(head.bias)
-    optimiser = build_optimiser(config, Rates(0.1, 0.01), network, nn.Identity())
+    optimiser = build_optimiser(config, network, nn.Identity())
     for p in network.parameters():
         p.grad = torch.ones_like(p)
     optimiser.step()
@@ -128,21 +122,3 @@ def test_start_decay_leaves_frozen_weights_out() -> None:
         layer.weight.add_(1)
         layer.bias.add_(1)
     assert decay().item() == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize(
-    ("model", "start_decay", "expected"),
-    [
-        ({}, "auto", 0.0),
-        ({"heads_init": "probe"}, "auto", PROBE_DECAY),
-        ({"backbone": "efficientnet-lite0"}, "auto", PROBE_DECAY),
-        ({"backbone": "efficientnet-lite0", "heads_init": "random"}, "auto", 0.0),
-        ({"backbone": "efficientnet-lite0", "pretrained": "none"}, "auto", 0.0),
-        ({"backbone": "efficientnet-lite0"}, 0.5, 0.5),
-    ],
-)
-def test_heads_that_start_from_a_probe_stay_near_it(
-    model: dict[str, str], start_decay: float | str, expected: float
-) -> None:
-    config = Config.model_validate({"model": model, "optim": {"start_decay": start_decay}})
-    assert start_decay_of(config) == expected

@@ -20,11 +20,10 @@ from semco.models.averaging import ema_copy
 from semco.models.tuning import tune_network
 from semco.run.folder import RunFolder
 from semco.training.forward import NetworkForward
-from semco.training.skipping import normalises_over_images, rows_to_run, select, skips_images, spread
+from semco.training.skipping import rows_to_run, select, spread
 from semco.types import Outputs, StepResult
 from tests.methods.conftest import U, make_batch, make_task, progress_at
 
-CPU = torch.device("cpu")
 # Thresholds that some of the 12 images reach and others do not.
 METHODS: dict[str, dict[str, Any]] = {
     "fixmatch": {"tau": 0.6},
@@ -159,45 +158,26 @@ def training(**fields: Any) -> TrainingConfig:
     return Config.parse({"training": fields}).training
 
 
-@pytest.mark.parametrize(("norm", "is_exact"), [("none", True), ("frozen", True), ("batch", False)])
-def test_auto_is_on_where_it_is_exact(norm: Literal["none", "frozen", "batch"], is_exact: bool) -> None:
-    network = make_network(("one_hot",), norm)
-    for mode in (True, False):
-        network.train(mode)
-        assert normalises_over_images(network) != is_exact
-        assert network.training == mode
-    assert skips_images(training(), network, CPU) == is_exact
-    assert skips_images(training(skip="on"), network, CPU)
-    assert not skips_images(training(skip="off"), network, CPU)
-    assert not skips_images(training(target_views="joint"), network, CPU)
-    assert not skips_images(training(), network, torch.device("meta"))  # counting would make a GPU wait
-
-
-def test_auto_is_off_if_only_heads_are_trained() -> None:
-    tuned = tune_network(make_network(("one_hot",), "frozen"), "heads", freeze_norm=True)
-    assert not skips_images(training(), tuned.trained(), CPU)
-
-
 @pytest.mark.parametrize("other", [{"target_views": "joint"}, {"sync_batch_norm": True}])
 def test_what_cannot_be_combined_is_refused(other: dict[str, Any]) -> None:
-    with pytest.raises(UserError, match="skip=on needs target_views=no_grad and sync_batch_norm=false"):
-        training(skip="on", **other)
+    with pytest.raises(UserError, match="skip=true needs target_views=no_grad and sync_batch_norm=false"):
+        training(skip=True, **other)
 
 
 @pytest.mark.usefixtures("no_page")
 def test_a_run_is_the_same(tiny_values: dict[str, Any], tmp_path: Path) -> None:
-    """Without normalisation, ``auto`` leaves images out; with ``off`` every number is the same up to rounding."""
+    """Without normalisation, ``auto`` leaves images out; without it every number is the same up to rounding."""
     plain = {
         "model": {"norm": "none"},
         "method": {"name": "fixmatch", "tau": 0.33},
         "optim": {"lr": 0.03},
         "training": {"steps": 4, "log_every": 1, "validate_every": 4},
     }
-    lines = {}
-    for skip in ("auto", "off"):
-        train(configure(options=merge(tiny_values, merge(plain, {"training": {"skip": skip}}))), tmp_path / skip)
-        lines[skip] = list(RunFolder(tmp_path / skip).metrics())
+    lines: dict[bool | str, list[dict[str, Any]]] = {}
+    for skip in ("auto", False):
+        train(configure(options=merge(tiny_values, merge(plain, {"training": {"skip": skip}}))), tmp_path / str(skip))
+        lines[skip] = list(RunFolder(tmp_path / str(skip)).metrics())
     assert any(0 < line["mask_one_hot"] < 1 for line in lines["auto"])
-    for mine, other in zip(lines["auto"], lines["off"], strict=True):
+    for mine, other in zip(lines["auto"], lines[False], strict=True):
         numbers = {key: value for key, value in other.items() if key not in ("seconds", "validation_accuracy")}
         assert {key: mine[key] for key in numbers} == pytest.approx(numbers, abs=1e-5)

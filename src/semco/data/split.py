@@ -256,6 +256,7 @@ def _spread_evenly(total: int, classes: int, seed: int) -> Index:
 
 def _count_validation(config: DataConfig, wanted: Index, spare: Index, images: int) -> Index:
     """Return how many images of each class are held out for validation (K,)."""
+    assert config.validation in ("train", "labelled", "none"), "the request was not resolved"
     if config.validation == "none":
         return np.zeros_like(wanted)
     if config.validation == "train":
