@@ -124,8 +124,6 @@ def test_an_ablation_switches_off_each_part(tmp_path: Path) -> None:
 def test_an_unknown_variant_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="each variant must be given once"):
         make_cells(["fixmatch", "fixmatch"], [0], Path("out"), {})
-    with pytest.raises(UserError, match="recipe 'semco-fixed' belongs to an earlier version: use 'semco_plus,fixed"):
-        make_cells(["semco-fixed"], [0], tmp_path, {})
     with pytest.raises(UserError, match="unknown recipe 'semko'; did you mean 'semco'"):
         make_cells(["semko"], [0], tmp_path, {})
 

@@ -185,12 +185,6 @@ def test_the_child_times_both_precisions(capsys: pytest.CaptureFixture[str], mon
     assert Subject.from_json(SUBJECT.to_json()) == SUBJECT
 
 
-@pytest.mark.parametrize(("old", "new"), [("fp32", "float32"), ("bf16", "bfloat16"), ("fp16", "bfloat16 or float32")])
-def test_earlier_names_lead_to_the_new_ones(old: str, new: str) -> None:
-    with pytest.raises(UserError, match=f"'{old}' belongs to an earlier version; use {new}"):
-        Config.parse({"training": {"precision": old}})
-
-
 # --- what is computed in it ---
 
 

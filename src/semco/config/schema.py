@@ -26,7 +26,6 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from semco.config.fields import read_yaml
-from semco.config.retired import retired_field, retired_value
 from semco.errors import UserError, brief, nearest, unknown
 
 Unit = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -350,8 +349,6 @@ def _first_error(error: ValidationError, values: Mapping[str, Any]) -> str:
     path = _field_path([str(part) for part in first["loc"]])
     dotted = ".".join(path) or "the configuration"
     if first["type"] == "extra_forbidden":
-        if (sentence := retired_field(dotted)) is not None:
-            return sentence
         known = _fields_at(path[:-1], values)
         hint = nearest(path[-1], known) or "."
         where = ".".join(path[:-1]) or "the configuration"
@@ -359,8 +356,6 @@ def _first_error(error: ValidationError, values: Mapping[str, Any]) -> str:
     context = first.get("ctx", {}).get("error")
     if isinstance(context, UserError):
         return str(context)
-    if (sentence := retired_value(dotted, first["input"])) is not None:
-        return sentence
     if first["type"] == "union_tag_invalid":
         rules = ", ".join(map(repr, THRESHOLD_RULES))
         return f"config {dotted}.rule = {first['ctx']['tag']!r}: input should be one of {rules}."

@@ -229,8 +229,8 @@ class RunModel:
                 *self._frozen_shape,
                 self.problem.mean,
                 self.problem.std,
-                *([] if augment is None else [augment]),
-                *([] if self.precision == "float32" else [self.precision]),  # so that earlier files keep their names
+                augment,
+                self.precision,
             ]
         )
         return FeatureFile(self._features / key, count, views, self._frozen_shape)

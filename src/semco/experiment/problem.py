@@ -20,7 +20,7 @@ from semco.data.datasets import Dataset
 from semco.data.sources import class_attributes, load, source_exists
 from semco.data.split import Split, make_split
 from semco.data.split_file import read_labelled
-from semco.errors import UserError
+from semco.errors import UserError, made_earlier
 from semco.labels import label_source
 from semco.labels.embeddings import LabelEmbeddings, centred
 from semco.labels.groups import Groups, group_classes
@@ -125,7 +125,7 @@ def prepare(config: Config, run: RunFolder | None, observer: Observer, dataset: 
     _report_skipped(dataset, observer)
     if run is not None and run.split_file.exists():
         try:
-            split = Split.from_json(json.dumps(read_with_digest(run.split_file)), dataset.train_labels)
+            split = Split.from_json(json.dumps(read_split_file(run)), dataset.train_labels)
         except UserError as error:
             raise _explained(error, run, config, dataset) from None
     else:
@@ -171,9 +171,9 @@ def _check_unchanged(problem: Problem, run: RunFolder, config: Config) -> None:
     """Refuse to resume a run with another configuration, other images or label vectors than it was started with."""
     sealed: dict[str, Any] = {}
     if run.split_file.exists():
-        saved = read_with_digest(run.split_file)
-        check_same_run(saved.get("config"), config, run.config_file)
-        sealed = {"training images": saved.get("images"), **saved.get("seal", {})}
+        saved = read_split_file(run)
+        check_same_run(saved["config"], config, run.config_file)
+        sealed = {"training images": saved["images"], **saved["seal"]}
     elif run.labels_file.exists() and not checkpoints(run.checkpoints):  # which would have their own checksums
         raise UserError(f"{run.split_file} is missing: restore it, or start a new run.")
     if run.labels_file.exists():
@@ -258,8 +258,15 @@ def saved_precision(run: RunFolder) -> Precision | None:
     """Return the precision with which a run was started; None for a new one."""
     if not run.split_file.exists():
         return None
-    saved = read_with_digest(run.split_file).get("precision", "float32")  # earlier versions had nothing else on CPUs
-    return "bfloat16" if saved == "bfloat16" else "float32"
+    return "bfloat16" if read_split_file(run)["precision"] == "bfloat16" else "float32"
+
+
+def read_split_file(run: RunFolder) -> dict[str, Any]:
+    """Return the content of ``split.json``, as `write_problem` wrote it."""
+    values = read_with_digest(run.split_file)
+    if not {"pool", "images", "seal", "config", "precision"} <= values.keys():
+        raise made_earlier(run.path)
+    return values
 
 
 def write_problem(run: RunFolder, problem: Problem, config: Config, scale: float | None, precision: Precision) -> None:
