@@ -237,7 +237,8 @@ class TrainingConfig(Section):
     """"auto" is a GPU if there is one; else cpu, cuda, cuda:1, ..."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Precision in which the backbone computes; weights, heads, losses and averages are float32 in any case. "auto" is
-    bfloat16 on GPUs that have it, and on CPUs that have it if a pass is measured to be faster, else float32."""
+    bfloat16 on GPUs that have it and, for networks without depthwise convolutions, on CPUs with AMX or AVX512_BF16,
+    else float32."""
     compile: bool = False
     """Compile the network with torch.compile: minutes at the start, for steps that are at most a few percent faster on
     CPUs (docs/lab/speed.md)."""

@@ -26,7 +26,7 @@ from semco.models import Network, Precision, build_network, set_precision
 from semco.models.pretrained import PROVENANCE
 from semco.run.checkpoint import digest
 from semco.run.seal import read_with_digest, write_with_digest
-from semco.training.precision import Subject, usable_precision
+from semco.training.precision import usable_precision
 
 FORMAT = 1
 DESCRIPTION, WEIGHTS, LABELS = "model.json", "model.safetensors", "labels.safetensors"
@@ -112,8 +112,7 @@ def load_model(folder: Path, device: torch.device | str = "cpu") -> SavedModel:
         network.load_state_dict(weights)
     except RuntimeError:
         raise UserError(f"{folder / WEIGHTS} does not hold the network that {DESCRIPTION} describes.") from None
-    subject = Subject(description.model, description.channels, max(description.image_size))
-    set_precision(network, usable_precision(description.precision, torch.device(device), subject))
+    set_precision(network, usable_precision(description.precision, torch.device(device)))
     network.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     network.eval().requires_grad_(False)
     return SavedModel(description, network, label_vectors.to(device))

@@ -20,14 +20,13 @@ from semco.distributed.processes import Processes
 from semco.errors import duration
 from semco.experiment.cross_validation import number_of_folds
 from semco.experiment.model import RunModel
-from semco.experiment.problem import Problem, subject_of
+from semco.experiment.problem import Problem, precision_of
 from semco.methods import build_method
 from semco.models import Network, has_weights
 from semco.models.averaging import ema_copy
 from semco.models.tuning import Tune, choose_tune
 from semco.training.forward import NetworkForward
 from semco.training.observer import NullObserver
-from semco.training.precision import choose_precision
 from semco.training.timing import shortest_time
 from semco.types import Progress, Views
 
@@ -159,7 +158,7 @@ class StepTimer:
     def __init__(self, config: Config, problem: Problem, device: torch.device, processes: int = 1) -> None:
         self._config, self._problem, self._device, self._processes = config, problem, device, processes
         self._method = build_method(config.method, problem.task()).to(device)
-        precision = choose_precision(config.training.precision, device, subject_of(config, problem)).precision
+        precision = precision_of(config, problem, device).precision
         self._model = RunModel(config, problem, self._method, Path(), device, Processes(), NullObserver(), precision)
         self._images = RandomInputs((problem.dataset.channels, *problem.dataset.image_size), device)
 

@@ -32,7 +32,7 @@ from semco.run.folder import RunFolder
 from semco.run.identity import check_same_run
 from semco.run.seal import VECTORS, broken_seals, digest_of, read_with_digest, seal_of_data, write_with_digest
 from semco.training.observer import Observer
-from semco.training.precision import Subject
+from semco.training.precision import Choice, choose_precision, has_bfloat16, is_depthwise
 from semco.types import Task
 
 MOST_NOTES = 20  # remarks on class names that a run prints
@@ -88,9 +88,10 @@ class Problem:
         )
 
 
-def subject_of(config: Config, problem: Problem) -> Subject:
-    """Return the network of a run, to measure in which precision it is faster."""
-    return Subject(config.model, problem.dataset.channels, max(problem.dataset.image_size))
+def precision_of(config: Config, problem: Problem, device: torch.device) -> Choice:
+    """Return the precision of a new run."""
+    backbone = inspect_backbone(config.model, problem.dataset.channels, max(problem.dataset.image_size))
+    return choose_precision(config.training.precision, device.type, has_bfloat16(device), is_depthwise(backbone))
 
 
 def with_image_size(config: Config) -> Config:

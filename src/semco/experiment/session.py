@@ -29,7 +29,7 @@ from semco.evaluation.results import Evaluation, evaluate_probabilities, write_e
 from semco.evaluation.samples import pick_samples
 from semco.experiment.cross_validation import Comparison, fold_positions, number_of_folds
 from semco.experiment.model import RunModel
-from semco.experiment.problem import Problem, saved_precision, subject_of, write_problem
+from semco.experiment.problem import Problem, precision_of, saved_precision, write_problem
 from semco.experiment.selection import rank
 from semco.labels.store import unit_rows
 from semco.methods import build_method, describe_method
@@ -42,7 +42,7 @@ from semco.run.identity import run_digest
 from semco.run.result import ProbeResult, RunResult
 from semco.training.loop import Trainer
 from semco.training.observer import Observer, WithoutLines
-from semco.training.precision import Choice, choose_precision
+from semco.training.precision import Choice
 from semco.training.signals import Interrupted
 from semco.training.statistics import describe_pool
 from semco.types import Outputs, PseudoLabels
@@ -106,7 +106,7 @@ class Session:
     def _choose_precision(self) -> Choice:
         if (saved := saved_precision(self.run)) is not None:
             return Choice(saved)
-        return choose_precision(self.config.training.precision, self.device, subject_of(self.config, self.problem))
+        return precision_of(self.config, self.problem, self.device)
 
     @cached_property
     def _model(self) -> RunModel:
