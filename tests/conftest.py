@@ -113,10 +113,7 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _same_computation_everywhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """An empty cache folder; float32 unless a test asks for bfloat16, also on CPUs that have it.
-
-    Some virtual machines announce tile registers (AMX) and then forbid them; oneDNN computes without them just as well.
-    """
+    """An empty cache folder; float32 unless a test asks for bfloat16, also on CPUs that have it (AVX512_CORE)."""
     import torch
 
     from tests.tiny_backbone import add_tiny_backbone
@@ -128,7 +125,6 @@ def _same_computation_everywhere(tmp_path_factory: pytest.TempPathFactory) -> It
     os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
     add_tiny_backbone()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("semco.training.precision.INSTRUCTIONS", frozenset())
         # A tiny run flushes some 40 files to the disk, 5 to 10 ms each: more than it computes. What is flushed, and
         # when, is tested by calls; no test cuts the power.
         patch.setattr("os.fsync", lambda _: None)

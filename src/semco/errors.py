@@ -70,3 +70,8 @@ def duration(seconds: float) -> str:
     if seconds < 90 * 60:
         return f"{round(seconds / 60)} min"
     return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{round(seconds / 3600 / 24)} days"
+
+
+def made_earlier(what: object, way_out: str = "train it again") -> UserError:
+    """Return the error for a file in another format than this version reads."""
+    return UserError(f"{what} was made by an earlier version of SemCo; {way_out}.")

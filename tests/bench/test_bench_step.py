@@ -95,18 +95,6 @@ def test_the_variants_differ_as_named(tmp_path: Path) -> None:
         assert {part.recompute for part in trainer.network.modules() if isinstance(part, Block)} == {expected}
 
 
-@pytest.mark.parametrize(
-    ("features", "times", "expected"), [({"x"}, 1, False), ({"bf"}, None, False), ({"bf"}, 1, True)]
-)
-def test_bfloat16_is_measured_where_the_cpu_has_it(
-    features: set[str], times: object, expected: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("semco.training.precision.INSTRUCTIONS", frozenset({"bf"}))
-    monkeypatch.setattr(bench.Cpu, "of_this_machine", classmethod(lambda _: bench.Cpu("CPU", frozenset(features))))
-    monkeypatch.setattr(bench, "time_in_child", lambda _: times)
-    assert bench.can_use_bfloat16(QUICK) == expected
-
-
 def test_ratios_match_the_times(monkeypatch: pytest.MonkeyPatch) -> None:
     def fake(settings: Mapping[str, Setting], repeats: int, threads: int) -> dict[str, dict[str, float]]:
         assert (repeats, threads) == (5, 2)

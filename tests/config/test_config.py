@@ -102,20 +102,3 @@ def test_a_comparison_is_fair_when_only_method_labels_and_seed_differ() -> None:
 def test_numbers_that_cannot_be_computed_with_are_refused(values: dict[str, Any]) -> None:
     with pytest.raises(UserError, match=r"optim\.lr|training\.seed"):
         configure(options=values)
-
-
-@pytest.mark.parametrize(
-    ("values", "sentence"),
-    [
-        ({"data": {"labels": 40}}, "'data.labels' belongs to an earlier version; use data.num_labels"),
-        ({"labels": {"targets": "centred"}}, "now method.vectors = 'centred'"),
-        ({"method": {"name": "semco", "scoring": "joint"}}, "'semco' is now 'semco_plus'"),
-        ({"method": {"name": "semco", "thresholds": "freematch"}}, "'semco' is now 'semco_plus'"),
-        ({"method": {"name": "freematch", "threshold_decay": 0.9}}, "method.decay"),
-        ({"training": {"precision": "bf16"}}, "belongs to an earlier version; use bfloat16"),
-        ({"training": {"precision": {"bf16": 1}}}, r"training\.precision: input should be"),  # no value of any version
-    ],
-)
-def test_names_of_earlier_versions_lead_to_the_new_ones(values: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(UserError, match=sentence):
-        Config.parse(values)

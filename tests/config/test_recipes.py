@@ -200,28 +200,6 @@ def test_a_registered_data_set_brings_its_defaults() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("semco-paper", "use 'semco'"),
-        ("semco-fixed", "use 'semco_plus,fixed-thresholds'"),
-        ("cifar100-2500-mu3-semco", "use 'cifar100-2500-mu3,semco'"),
-        ("cifar100-2500-mu3-fixmatch-cpu", "use 'cifar100-2500-mu3,fixmatch,cpu'"),
-        ("demos", "did you mean 'demo'"),
-    ],
-)
-def test_old_recipes_lead_to_the_new_ones(old: str, new: str) -> None:
-    with pytest.raises(UserError, match=new):
-        configure(old)
-
-
-def test_every_old_recipe_leads_to_a_recipe_that_exists() -> None:
-    from semco.config.retired import RECIPES
-
-    for instead in RECIPES.values():
-        configure(instead)
-
-
 def test_the_default_run() -> None:
     config = configure()
     assert config.method.name == "semco_plus"

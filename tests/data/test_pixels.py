@@ -176,7 +176,7 @@ def test_nothing_readable(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).write_bytes(b"no image")
     with pytest.raises(UserError, match="none of the 2 images"):
-        read(tmp_path, "cache")
+        read(tmp_path)
 
 
 def test_strict_names_the_image(photos: Path) -> None:
@@ -275,7 +275,7 @@ def test_processes_that_start_together_make_one_file(
     (home / "go").touch()
     found = [json.loads(reader.communicate()[0]) for reader in readers]
     assert [reader.returncode for reader in readers] == [0, 0]
-    expected = hashlib.sha256(read(moved, "memory").train_images.numpy().tobytes()).hexdigest()
+    expected = hashlib.sha256(read(moved, memory=1).train_images.numpy().tobytes()).hexdigest()
     assert [each["digest"] for each in found] == [expected, expected]
     assert [each["skipped"] for each in found] == [2, 2]
     assert sum(each["decoded"] for each in found) == 2 * IMAGES + 3  # together, each image once

@@ -279,13 +279,6 @@ class TestPool:
         assert read.pool == pool
         assert read.unlabelled.tolist() == split.unlabelled.tolist()
 
-    def test_a_file_without_the_key_means_all(self) -> None:
-        written = json.loads(self.split("all", labels_per_class=1, validation="none").to_json())
-        del written["pool"]
-        read = Split.from_json(json.dumps(written), self.labels)
-        assert read.pool == "all"
-        assert read.unlabelled.tolist() == [0, 1, 2, 3, 4, 5]
-
     @pytest.mark.parametrize("value", ["some", None, ["all"]])
     def test_an_unknown_pool_is_damage(self, value: object) -> None:
         written = json.loads(self.split("all", validation="none").to_json()) | {"pool": value}

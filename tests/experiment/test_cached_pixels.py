@@ -27,8 +27,8 @@ def test_a_run_on_the_file_is_the_run_in_memory(
             place.mkdir(parents=True, exist_ok=True)
             Image.fromarray(pixels).save(place / f"{number}.png")
     configs = {}
-    for where in ("memory", "cache"):
-        data = {"source": str(tmp_path / "photos"), "pixels": where}
+    for where, memory in (("memory", 512), ("cache", 0)):
+        data = {"source": str(tmp_path / "photos"), "memory": memory}
         configs[where] = configure(options=merge(tiny_values, {"data": data, "training": {"steps": 4}}))
         train(configs[where], tmp_path / where)
     assert_same_run(tmp_path / "memory", tmp_path / "cache")

@@ -19,6 +19,7 @@ from semco.experiment.comparison import (
     Outcome,
     ablation_variants,
     check_data,
+    check_requests,
     differing_fields,
     make_cells,
     parse_seeds,
@@ -124,21 +125,19 @@ def test_an_ablation_switches_off_each_part(tmp_path: Path) -> None:
 def test_an_unknown_variant_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="each variant must be given once"):
         make_cells(["fixmatch", "fixmatch"], [0], Path("out"), {})
-    with pytest.raises(UserError, match="recipe 'semco-fixed' belongs to an earlier version: use 'semco_plus,fixed"):
-        make_cells(["semco-fixed"], [0], tmp_path, {})
     with pytest.raises(UserError, match="unknown recipe 'semko'; did you mean 'semco'"):
         make_cells(["semko"], [0], tmp_path, {})
 
 
 def test_a_run_is_no_place_for_a_comparison(tmp_path: Path) -> None:
-    RunFolder.create(tmp_path / "run", configure())
+    RunFolder.create(tmp_path / "run", configure(), configure())
     with pytest.raises(UserError, match="run is the folder of a run; choose another folder for the comparison"):
         make_cells(["semco"], [0], tmp_path / "run", {})
 
 
 def test_a_comparison_is_no_run(tmp_path: Path) -> None:
     for name in ("a-seed0", "b-seed0"):
-        RunFolder.create(tmp_path / name, configure())
+        RunFolder.create(tmp_path / name, configure(), configure())
     with pytest.raises(UserError, match=rf"holds several runs; choose one: {tmp_path}/a-seed0, {tmp_path}/b-seed0"):
         RunFolder.open(tmp_path)
 
@@ -191,11 +190,11 @@ def test_finished_cells_are_skipped_and_failed_ones_stop_nothing(tiny_values: di
 
 def test_a_folder_of_another_comparison_is_refused(tiny_values: dict[str, Any], tmp_path: Path) -> None:
     (cell,) = make_cells(["supervised"], [0], tmp_path, tiny_values)
-    RunFolder.create(cell.run.path, cell.config)
+    RunFolder.create(cell.run.path, cell.config, cell.config)
     moved = str(tmp_path / "elsewhere" / Path(cell.config.data.source).name)
-    make_cells(["supervised"], [0], tmp_path, merge(tiny_values, {"data": {"source": moved}}))
+    check_requests(make_cells(["supervised"], [0], tmp_path, merge(tiny_values, {"data": {"source": moved}})))
     for other in ("fashion-mini", str(tmp_path / "other.npz")):
         with pytest.raises(UserError, match="another configuration"):
-            make_cells(["supervised"], [0], tmp_path, merge(tiny_values, {"data": {"source": other}}))
+            check_requests(make_cells(["supervised"], [0], tmp_path, merge(tiny_values, {"data": {"source": other}})))
     with pytest.raises(UserError, match="another configuration"):
-        make_cells(["supervised"], [0], tmp_path, merge(tiny_values, {"training": {"steps": 99}}))
+        check_requests(make_cells(["supervised"], [0], tmp_path, merge(tiny_values, {"training": {"steps": 99}})))

@@ -19,14 +19,14 @@ import pytest
 import torch
 from PIL import Image
 
-from semco.config import Config, configure, merge
+from semco.config import Config, configure, flat_fields, merge
 from semco.errors import UserError
 from semco.experiment import resume, train
-from semco.experiment.problem import prepare
+from semco.experiment.problem_files import read_problem
 from semco.methods import Method
 from semco.report import write_report
 from semco.run.folder import RunFolder
-from semco.run.seal import digest_of, write_with_digest
+from semco.run.seal import write_with_digest
 from semco.training.loop import Trainer
 from semco.training.observer import MetricsLine, NullObserver
 from semco.training.signals import Interrupted
@@ -56,7 +56,12 @@ def test_a_run_leaves_everything_it_promises(tiny_values: dict[str, Any], tmp_pa
     assert (result.steps, result.num_labels, result.test_images) == (8, 16, 80)
     assert result.test_accuracy == pytest.approx(1 - result.test_error)
     assert set(result.per_class) == {"dog", "cat", "ship", "truck"}
-    assert RunFolder.open(run).config() == config_of(tiny_values, method={"name": method})
+    request = config_of(tiny_values, method={"name": method})
+    assert RunFolder.open(run).request() == request
+    config = RunFolder.open(run).config()
+    asked, used = (flat_fields(each.model_dump(mode="json")) for each in (request, config))
+    assert "auto" not in used.values()
+    assert {name for name in asked if asked[name] not in ("auto", used[name])} <= {"data.image_size"}
     assert json.loads((run / "labels.json").read_text())["groups"] == [0, 0, 1, 1]
     assert [line["step"] for line in lines_of(run)] == list(range(1, 9))
     table = pq.read_table(run / "pseudo_labels.parquet")
@@ -466,7 +471,8 @@ def test_a_resumed_run_has_the_same_pool(tiny_values: dict[str, Any], tmp_path: 
     resume(tmp_path / "run")
     assert_same_run(tmp_path / "whole", tmp_path / "run")
     assert pq.read_table(tmp_path / "run" / "pseudo_labels.parquet").num_rows == 128
-    problem = prepare(config_of(values), RunFolder(tmp_path / "run"), NullObserver())
+    run = RunFolder(tmp_path / "run")
+    problem = read_problem(run.config(), run, NullObserver())
     assert len(problem.split.unlabelled) == size
     assert "16 labelled images, 128 unlabelled, 16 for validation" in problem.counts()
 
@@ -501,23 +507,21 @@ def test_a_truncated_configuration_is_noticed_before_the_first_checkpoint(
     file = tmp_path / "run" / "config.yaml"
     whole = file.read_text()
     file.write_text(whole[: whole.index("optim:")])
-    with pytest.raises(UserError, match=r"config\.yaml is not the configuration .* \(training.*\): restore it"):
+    with pytest.raises(
+        UserError, match=r"config\.yaml is not the configuration .*\(optim\.lr was 0\.1 and is auto; .*\): restore it"
+    ):
         resume(tmp_path / "run")
     file.write_text(whole)
     assert resume(tmp_path / "run").steps == 8
 
 
-def test_earlier_runs_whose_checksums_are_of_the_content_alone_are_read(
-    tiny_values: dict[str, Any], tmp_path: Path
-) -> None:
-    run = tmp_path / "run"
-    interrupted(tiny_values, run)
-    for name in ("split.json", "labels.json"):
-        values = json.loads((run / name).read_text())
-        content = {key: value for key, value in values.items() if key not in ("digest", "config", "seal")}
-        (run / name).write_text(json.dumps(content | {"digest": digest_of(content)}))
-    write_report([run], tmp_path / "page.html")
-    assert resume(run).steps == 8
+def test_a_run_of_an_earlier_version_is_one_sentence(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+    interrupted(tiny_values, tmp_path / "run")
+    values = json.loads((tmp_path / "run" / "split.json").read_text())
+    kept = {key: value for key, value in values.items() if key not in ("digest", "precision")}
+    write_with_digest(tmp_path / "run" / "split.json", kept)
+    with pytest.raises(UserError, match=r"run was made by an earlier version of SemCo; train it again\."):
+        resume(tmp_path / "run")
 
 
 def test_a_deleted_split_is_noticed_before_the_first_checkpoint(tiny_values: dict[str, Any], tmp_path: Path) -> None:
@@ -693,7 +697,7 @@ def test_a_failure_after_the_result_costs_nothing(
         raise UserError("the disk is full.")
 
     with monkeypatch.context() as full:
-        full.setattr("semco.experiment.session.write_pseudo_labels", fail)
+        full.setattr("semco.experiment.write.write_pseudo_labels", fail)
         with pytest.raises(UserError, match="the disk is full"):
             train(config_of(tiny_values), run)
     result = RunFolder(run).result()

@@ -15,6 +15,7 @@ import yaml
 
 from semco.evaluation.results import evaluate_probabilities, write_evaluation
 from semco.evaluation.samples import pick_samples
+from semco.run.seal import write_with_digest
 
 NAMES = ("t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
 TERMS = ("t_shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "boot")
@@ -88,7 +89,7 @@ def fake_scores(truth: np.ndarray, accuracy: float, groups: tuple[int, ...], see
 def _write_labels(folder: Path, names: tuple[str, ...]) -> None:
     labels = {"names": names, "terms": TERMS, "routes": ROUTES, "source": "bundled store (128-d, 38,000 terms)"}
     labels |= {"eps": 0.2, "groups": GROUPS, "scale": 14.2}
-    (folder / "labels.json").write_text(json.dumps(labels))
+    write_with_digest(folder / "labels.json", labels)
 
 
 def _write_result(folder: Path, method: str, seed: int, steps: int, names: tuple[str, ...]) -> None:
@@ -96,11 +97,8 @@ def _write_result(folder: Path, method: str, seed: int, steps: int, names: tuple
     scores = fake_scores(truth, FINAL[method], GROUPS, seed)
     evaluation = evaluate_probabilities(scores, truth, names, np.asarray(GROUPS))
     write_evaluation(folder, evaluation, pick_samples(fake_images(truth), scores, truth))
-    file = folder / "evaluation.json"
-    values = json.loads(file.read_text())
-    file.write_text(json.dumps({name: value for name, value in values.items() if name != "digest"}))  # as version 0.1
     result = {"method": method, "num_labels": 40, "steps": steps, "seconds": 0.15 * steps, "run": str(folder)}
-    (folder / "result.json").write_text(json.dumps(result | evaluation.summary()))
+    write_with_digest(folder / "result.json", result | evaluation.summary())
 
 
 @pytest.fixture

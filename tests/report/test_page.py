@@ -7,14 +7,17 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from semco.errors import UserError
+from semco.evaluation.confusion import confusion_of
 from semco.report import write_report
 from semco.report.classes import GroupMember, label_groups
 from semco.report.runs import Run
+from semco.run.seal import read_with_digest, write_with_digest
 
 VOID = {"wbr", "meta", "img", "br", "link", "hr", "input"}
 NASTY = ("<script>alert(1)</script>", "$5 & $x^{", "_hidden", '"quoted"', "汉字 é", "a" * 60, "shirt", "b", "c", "d")
@@ -116,7 +119,6 @@ def test_statistics_of_pseudo_labels_are_in_the_report(make_run, tmp_path: Path,
         ({"labels_per_class": 4}, 0, "40 labels (4 per class)"),
         ({"labels_per_class": 5}, 10, "40 labels."),
         ({"labels_per_class": None, "num_labels": 40}, 0, "40 labels."),
-        ({"labels_per_class": None, "labels": 40}, 0, "40 labels."),  # earlier versions
         ({"labels_per_class": None}, 10, "40 labels (all except 10 held out for validation)."),
         ({"labels_per_class": None}, 0, "all 40 labels."),
     ],
@@ -125,7 +127,7 @@ def test_validation_images_do_not_count_as_labels(
     make_run, tmp_path: Path, data: dict[str, int | None], held: int, phrase: str
 ) -> None:
     run = make_run("semco", config={"data": data})
-    (run / "split.json").write_text(json.dumps({"validation": list(range(held))}))
+    write_with_digest(run / "split.json", {"validation": list(range(held))})
     assert f"trained with {phrase}" in _page([run], tmp_path / "report.html")[1]
 
 
@@ -136,9 +138,9 @@ def test_unknown_values_are_left_out(make_run, tmp_path: Path) -> None:
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     kept = [{key: value for key, value in line.items() if "accuracy" not in key} for line in lines]
     (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in kept))
-    evaluation = json.loads((run / "evaluation.json").read_text())
-    evaluation["confusion"] = [[100 * (i == j) for j in range(10)] for i in range(10)]
-    (run / "evaluation.json").write_text(json.dumps(evaluation))
+    evaluation = read_with_digest(run / "evaluation.json")
+    evaluation["confusion"] = confusion_of(np.arange(10), np.arange(10), 10).to_json()
+    write_with_digest(run / "evaluation.json", evaluation)
     _, text = _page([run], tmp_path / "report.html")
     assert "confident enough to learn from.</p>" in text
     assert "None: every test image was classified correctly." in text
@@ -232,10 +234,10 @@ def test_without_test_images_the_page_begins_with_held_out_labels(
     for line in lines:
         line.pop("validation_accuracy", None)
     (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    result = json.loads((folder / "result.json").read_text())
+    result = read_with_digest(folder / "result.json")
     probe = {"strength": 1.0, "held_out_images": 20, "held_out_accuracy": 0.75, "trained_accuracy": 0.8}
     result |= {"test_accuracy": None, "validation_accuracy": None, "probe": probe | {"is_kept": is_kept}}
-    (folder / "result.json").write_text(json.dumps(result))
+    write_with_digest(folder / "result.json", result)
     _, text = _page([folder], tmp_path / "report.html")
     assert "Of 20 labelled images that were held out in turn, SemCo classifies 80.0 % correctly (" in text
     assert f"and the linear probe 75.0 %{end}. The data set has no test images." in text
@@ -244,9 +246,9 @@ def test_without_test_images_the_page_begins_with_held_out_labels(
 @pytest.mark.usefixtures("plain_figures")
 def test_a_run_without_label_vectors_has_no_group_section(make_run, tmp_path: Path) -> None:
     folder = make_run("supervised")
-    labels = json.loads((folder / "labels.json").read_text())
+    labels = read_with_digest(folder / "labels.json")
     labels |= {"terms": [], "routes": [], "source": "none", "eps": 0.0, "groups": list(range(10))}
-    (folder / "labels.json").write_text(json.dumps(labels))
+    write_with_digest(folder / "labels.json", labels)
     _, text = _page([folder], tmp_path / "report.html")
     assert "Class names and label groups" not in text
     assert "Group accuracy" not in text
@@ -256,8 +258,8 @@ def test_a_run_without_label_vectors_has_no_group_section(make_run, tmp_path: Pa
 def test_several_seeds_are_averaged(make_run, tmp_path: Path) -> None:
     folders = [make_run("semco", seed) for seed in range(3)]
     for folder, accuracy in zip(folders, (0.7, 0.8, 0.81), strict=True):
-        result = json.loads((folder / "result.json").read_text())
-        (folder / "result.json").write_text(json.dumps(result | {"test_accuracy": accuracy}))
+        result = read_with_digest(folder / "result.json")
+        write_with_digest(folder / "result.json", result | {"test_accuracy": accuracy})
     _, text = _page(folders, tmp_path / "report.html")
     assert "mean of 3 seeds" in text
     assert "<dt>Test accuracy</dt><dd>77.0 %" in text
@@ -279,15 +281,15 @@ def test_the_same_runs_give_the_same_page(make_run, tmp_path: Path) -> None:
 
 def test_a_large_confusion_matrix_has_no_class_names(make_run, tmp_path: Path) -> None:
     folder, count = make_run("semco"), 60
-    evaluation = json.loads((folder / "evaluation.json").read_text())
+    evaluation = read_with_digest(folder / "evaluation.json")
     evaluation |= {
         "groups": list(range(count)),
-        "confusion": [[int(i == j) for j in range(count)] for i in range(count)],
+        "confusion": confusion_of(np.arange(count), np.arange(count), count).to_json(),
     }
-    (folder / "evaluation.json").write_text(json.dumps(evaluation))
+    write_with_digest(folder / "evaluation.json", evaluation)
     names = [f"class {k}" for k in range(count)]
-    labels = json.loads((folder / "labels.json").read_text()) | {"names": names, "groups": list(range(count))}
-    (folder / "labels.json").write_text(json.dumps(labels))
+    labels = read_with_digest(folder / "labels.json") | {"names": names, "groups": list(range(count))}
+    write_with_digest(folder / "labels.json", labels)
     page, text = _page([folder], tmp_path / "report.html")
     assert page.tags.count("svg") == 7
     svg = text[text.index("Confusion matrix of the test images") :]
@@ -345,25 +347,8 @@ def test_the_heading_has_the_title_of_the_method(make_run, tmp_path: Path, metho
     assert f'class="verdict">{title} classifies' in text
 
 
-OLD_SEMCO = {"thresholds": "freematch", "trust": "confidence", "scoring": "joint", "lesson": "distribution"}
-
-
-@pytest.mark.usefixtures("plain_figures")
-@pytest.mark.parametrize("killed_at", [None, 340])
-def test_a_run_of_semco_before_version_0_2_is_semco_plus(make_run, tmp_path: Path, killed_at: int | None) -> None:
-    """Such a run has the old configuration and, if it is finished, a result with ``labels`` in place of num_labels."""
-    run = make_run("semco", killed_at=killed_at, config={"method": OLD_SEMCO, "data": {"validation_size": 500}})
-    if killed_at is None:
-        result = json.loads((run / "result.json").read_text())
-        result["labels"] = result.pop("num_labels")
-        (run / "result.json").write_text(json.dumps(result))
-    text = write_report([run], tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "<h1>SemCo (before 0.2: now SemCo+) on fashion-mini</h1>" in text
-    assert "<dt>Labels</dt><dd>40" in text
-
-
 def test_a_damaged_result_is_named(make_run, tmp_path: Path) -> None:
     run = make_run("semco")
-    (run / "result.json").write_text(json.dumps({"method": "semco"}))
+    write_with_digest(run / "result.json", {"method": "semco"})
     with pytest.raises(UserError, match=r"result\.json is not a result of a run"):
         write_report([run], tmp_path / "report.html")

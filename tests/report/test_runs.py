@@ -92,18 +92,6 @@ def test_an_unknown_method_is_shown_by_its_name(make_run) -> None:
     assert list(group_by_experiment([read_run(folder)])) == ["from-the-future"]
 
 
-def test_semco_before_version_0_2_is_another_method_than_semco(make_run) -> None:
-    old = [make_run("semco", config={"method": {"scoring": "joint", "lesson": lesson}}) for lesson in ("label", "x")]
-    reference = make_run("semco", config={"method": {"scoring": "reference"}})
-    names = list(group_by_experiment([read_run(folder) for folder in (make_run("semco"), *old, reference)]))
-    assert names == [
-        "SemCo",
-        "SemCo (before 0.2: now SemCo+) (lesson=label)",
-        "SemCo (before 0.2: now SemCo+) (lesson=x)",
-        "SemCo (before 0.2: now SemCo, the authors' released code)",
-    ]
-
-
 def test_the_mean_curve_has_the_steps_of_all_curves() -> None:
     assert mean_curve([([1, 2, 3], [1.0, 2.0, 3.0]), ([1, 3, 4], [3.0, 4.0, 9.0])]) == ([1, 3], [2.0, 3.5])
 

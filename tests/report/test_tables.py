@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from io import StringIO
 from pathlib import Path
 
@@ -23,11 +22,12 @@ from semco.report.tables import (
     standard_error,
     summary_rows,
 )
+from semco.run.seal import read_with_digest, write_with_digest
 
 
 def _set_accuracy(folder: Path, value: float) -> Path:
     file = folder / "result.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"test_accuracy": value}))
+    write_with_digest(file, read_with_digest(file) | {"test_accuracy": value})
     return folder
 
 
@@ -82,9 +82,9 @@ def test_without_a_common_seed_there_is_no_difference(make_run) -> None:
 def test_without_test_images_the_validation_accuracy_is_shown(make_run) -> None:
     folders = [make_run("fixmatch", 0), make_run("semco", 0)]
     for folder, accuracy in zip(folders, (0.5, 0.75), strict=True):
-        result = json.loads((folder / "result.json").read_text())
+        result = read_with_digest(folder / "result.json")
         result |= {"test_accuracy": None, "validation_accuracy": accuracy}
-        (folder / "result.json").write_text(json.dumps(result))
+        write_with_digest(folder / "result.json", result)
     rows = summary_rows([read_run(folder) for folder in folders])
     assert [row.accuracy for row in rows] == [0.5, 0.75]
     assert rows[1].difference is not None
@@ -97,7 +97,7 @@ def test_without_test_images_the_validation_accuracy_is_shown(make_run) -> None:
 def test_runs_on_different_data_are_not_paired(make_run) -> None:
     folders = [make_run("fixmatch", 0), make_run("semco", 0), make_run("supervised", 0)]
     for folder, images in zip(folders, ("a", "b", "a"), strict=True):
-        (folder / "split.json").write_text(json.dumps({"labels_sha256": "same", "images": images}))
+        write_with_digest(folder / "split.json", {"labels_sha256": "same", "images": images})
     differences = [row.difference for row in summary_rows([read_run(folder) for folder in folders])]
     assert [difference is None for difference in differences] == [True, True, False]
 

@@ -262,6 +262,23 @@ def test_bfloat16_where_the_device_has_it(device: str, has: set[str], precision:
     assert answer("training.precision", machine=machine, training={"device": device}) == precision
 
 
+def test_convolutions_in_groups_stay_in_float32_on_cpus() -> None:
+    machine = Machine(has_gpu=False, bfloat16=frozenset({"cpu"}))
+    assert answer("training.precision", machine=machine, model={"backbone": LITE}) == "float32"
+    assert answer("training.precision", machine=machine) == "bfloat16"
+
+
+def test_the_user_hears_of_bfloat16() -> None:
+    wanted = Config.parse({"training": {"precision": "bfloat16", "device": "cpu"}})
+    assert "many times as long" in resolve(wanted, facts(), CPU).notes[0]
+    able = Machine(has_gpu=False, bfloat16=frozenset({"cpu"}))
+    assert "for which this machine has instructions" in resolve(Config.parse({}), facts(), able).notes[0]
+    assert resolve(Config.parse({}), facts(), CPU).notes == ()
+    with pytest.raises(UserError, match=r"this GPU has no bfloat16: set training\.precision=float32"):
+        gpu = Config.parse({"training": {"precision": "bfloat16", "device": "cuda"}})
+        resolve(gpu, facts(), Machine(has_gpu=True, bfloat16=frozenset()))
+
+
 @pytest.mark.parametrize(("device", "recompute"), [("cpu", True), ("cuda", False), ("cuda:1", False)])
 def test_activations_are_recomputed_on_cpus(device: str, recompute: bool) -> None:
     assert answer("training.recompute", training={"device": device}) is recompute

@@ -72,7 +72,7 @@ class TestRecord:
         assert changes is not None
         assert not changes
 
-    def test_runs_of_earlier_versions(self, tmp_path: Path) -> None:
+    def test_runs_that_have_written_nothing_yet(self, tmp_path: Path) -> None:
         assert read_data(tmp_path) == {}
         assert changes_of_dataset(tmp_path, DataConfig(source=str(tmp_path)), dataset_of(tmp_path, ["a"], [0])) is None
 

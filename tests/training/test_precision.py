@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,182 +12,57 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from semco.config import Config, ModelConfig, configure, merge
-from semco.errors import UserError
 from semco.evaluation.model_file import load_model
 from semco.experiment import resume, train
 from semco.methods import build_method
-from semco.models import build_network, set_precision
+from semco.models import build_network, inspect_backbone, precision, set_precision
 from semco.models.averaging import ema_copy, update_ema
+from semco.models.precision import has_bfloat16, is_depthwise, usable_precision
 from semco.models.tuning import tune_network
-from semco.training import execution, precision
+from semco.training import execution
 from semco.training.forward import NetworkForward
 from semco.training.observer import NullObserver
-from semco.training.precision import (
-    Choice,
-    Cpu,
-    PassTimes,
-    Subject,
-    choose_precision,
-    remembered_times,
-    time_in_child,
-    usable_precision,
-)
 from tests.experiment.same_runs import assert_same_run
 from tests.methods.conftest import make_batch, make_task, progress_at
 
 CPU = torch.device("cpu")
-SUBJECT = Subject(ModelConfig(backbone="wrn-10-1"), channels=3, image_size=8)
-PLAIN, CAPABLE = Cpu("Plain", frozenset({"avx2"})), Cpu("Capable", frozenset({"avx512_bf16", "amx_bf16"}))
-FASTER, SLOWER = PassTimes(float32=2.0, bfloat16=1.0), PassTimes(float32=1.0, bfloat16=0.95)
 
 
-@pytest.fixture(autouse=True)
-def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
-@pytest.fixture
-def instructions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The suite hides them."""
-    monkeypatch.setattr(precision, "INSTRUCTIONS", frozenset({"avx512_bf16", "amx_bf16", "bf16"}))
-
-
-# --- the machine ---
-
-
-@pytest.mark.usefixtures("instructions")
 @pytest.mark.parametrize(
-    ("text", "model", "has_bfloat16"),
+    ("limit", "avx512", "amx", "expected"),
     [
-        ("processor : 0\nmodel name\t: Some CPU\nflags\t\t: fpu avx2 amx_bf16 sse\n\nflags : none\n", "Some CPU", True),
-        ("model name : Other\nflags : fpu avx2\n\nprocessor : 1\nflags : avx512_bf16\n", "Other", False),
-        ("processor : 0\nFeatures : fp asimd bf16\n", "unknown", True),
-        ("", "unknown", False),
+        (None, True, False, True),
+        (None, False, True, True),
+        (None, False, False, False),
+        ("AVX512_CORE", True, True, False),
+        ("AVX512_CORE_BF16", True, False, True),
     ],
 )
-def test_a_cpu_is_what_linux_lists_first(tmp_path: Path, text: str, model: str, has_bfloat16: bool) -> None:
-    (tmp_path / "cpuinfo").write_text(text)
-    cpu = Cpu.of_this_machine(tmp_path / "cpuinfo")
-    assert (cpu.model, cpu.has_bfloat16) == (model, has_bfloat16)
+def test_a_cpu_has_bfloat16_with_instructions_that_may_be_used(
+    limit: str | None, avx512: bool, amx: bool, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
+    if limit:
+        monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", limit)
+    monkeypatch.setattr("torch.cpu._is_avx512_bf16_supported", lambda: avx512)
+    monkeypatch.setattr("torch.cpu._init_amx", lambda: amx)
+    assert has_bfloat16(CPU) == expected
+    assert not has_bfloat16(torch.device("meta"))
+    assert (usable_precision("bfloat16", CPU), usable_precision("float32", CPU)) == (
+        "bfloat16" if expected else "float32",
+        "float32",
+    )
 
 
-def test_without_a_list_nothing_is_known(tmp_path: Path) -> None:
-    assert Cpu.of_this_machine(tmp_path / "missing") == Cpu("unknown", frozenset())
-
-
-# --- the choice ---
-
-
-@pytest.mark.usefixtures("instructions")
-@pytest.mark.parametrize(
-    ("wanted", "cpu", "times", "expected"),
-    [
-        ("auto", CAPABLE, FASTER, "bfloat16"),
-        ("auto", CAPABLE, SLOWER, "float32"),  # 5 % are not worth its rounding
-        ("auto", CAPABLE, None, "float32"),  # the child process died
-        ("bfloat16", CAPABLE, SLOWER, "bfloat16"),
-        ("float32", CAPABLE, FASTER, "float32"),
-    ],
-)
-def test_the_measured_pass_decides(wanted: Any, cpu: Cpu, times: PassTimes | None, expected: str) -> None:
-    assert choose_precision(wanted, CPU, SUBJECT, cpu, lambda _: times).precision == expected
-
-
-@pytest.mark.usefixtures("instructions")
-@pytest.mark.parametrize(("wanted", "expected"), [("auto", "float32"), ("bfloat16", "bfloat16")])
-def test_a_cpu_without_instructions_is_not_measured(wanted: Any, expected: str) -> None:
-    def measure(_: Subject) -> PassTimes:
-        raise AssertionError("measured")
-
-    choice = choose_precision(wanted, CPU, SUBJECT, PLAIN, measure)
-    assert choice.precision == expected
-    assert ("many times as long" in choice.reason) == (wanted == "bfloat16")
-
-
-@pytest.mark.usefixtures("instructions")
-def test_what_the_user_hears() -> None:
-    assert "2.00 times as fast" in choose_precision("auto", CPU, SUBJECT, CAPABLE, lambda _: FASTER).reason
-    died = replace(SUBJECT, image_size=16)
-    assert "float32 is used" in choose_precision("auto", CPU, died, CAPABLE, lambda _: None).reason
-    with pytest.raises(UserError, match=r"set training\.precision=float32"):
-        choose_precision("bfloat16", CPU, died, CAPABLE, lambda _: None)
-
-
-@pytest.mark.parametrize(("wanted", "has_it", "expected"), [("auto", True, "bfloat16"), ("auto", False, "float32")])
-def test_a_gpu_says_what_it_has(wanted: Any, has_it: bool, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("has_it", [True, False])
+def test_a_gpu_says_what_it_has(has_it: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: has_it)
-    assert choose_precision(wanted, torch.device("cuda"), SUBJECT).precision == expected
-    assert usable_precision("bfloat16", torch.device("cuda"), SUBJECT) == expected
-    assert usable_precision("float32", torch.device("cuda"), SUBJECT) == "float32"
-    if not has_it:
-        with pytest.raises(UserError, match="this GPU has no bfloat16"):
-            choose_precision("bfloat16", torch.device("cuda"), SUBJECT)
+    assert has_bfloat16(torch.device("cuda")) == has_it
 
 
-class Measure:
-    def __init__(self, times: PassTimes | None) -> None:
-        self.times, self.calls = times, 0
-
-    def __call__(self, subject: Subject) -> PassTimes | None:
-        assert subject
-        self.calls += 1
-        return self.times
-
-
-@pytest.mark.parametrize("times", [FASTER, None])
-def test_a_machine_is_measured_once_per_network(times: PassTimes | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    measure = Measure(times)
-    assert [remembered_times(SUBJECT, CAPABLE, measure) for _ in range(3)] == [times] * 3
-    assert measure.calls == 1
-    others = [
-        (replace(SUBJECT, image_size=32), CAPABLE),
-        (replace(SUBJECT, channels=1), CAPABLE),
-        (replace(SUBJECT, model=ModelConfig(backbone="wrn-10-2")), CAPABLE),
-        (SUBJECT, PLAIN),
-        (SUBJECT, replace(CAPABLE, model="Another")),
-    ]
-    for subject, cpu in others:
-        remembered_times(subject, cpu, measure)
-    assert measure.calls == 1 + len(others)
-    monkeypatch.setattr(torch, "__version__", "99")
-    remembered_times(SUBJECT, CAPABLE, measure)
-    assert measure.calls == 2 + len(others)
-
-
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"seconds": 3}', '{"seconds": {"float32": 0, "bfloat16": 1}}'])
-def test_a_damaged_measurement_is_made_again(tmp_path: Path, content: str) -> None:
-    remembered_times(SUBJECT, CAPABLE, lambda _: SLOWER)
-    (file,) = (tmp_path / "cache/semco/precision").iterdir()
-    file.write_text(content)
-    assert remembered_times(SUBJECT, CAPABLE, lambda _: FASTER) == FASTER
-    assert json.loads(file.read_text())["seconds"] == {"float32": 2.0, "bfloat16": 1.0}
-
-
-def test_a_child_that_dies_means_none() -> None:
-    assert time_in_child(SUBJECT, "import os, signal; os.kill(os.getpid(), signal.SIGILL)") is None
-    assert time_in_child(SUBJECT, "print('nonsense')") is None
-    told = 'import sys, json; json.loads(sys.argv[1]); print(json.dumps({"float32": 2.0, "bfloat16": 1.0}))'
-    assert time_in_child(SUBJECT, told) == FASTER
-
-
-def test_the_child_times_both_precisions(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(precision, "PIXELS", 2 * 8 * 8)
-    seen: list[str] = []
-    original = precision.set_precision
-    monkeypatch.setattr(precision, "set_precision", lambda *args: (seen.append(args[1]), original(*args)))
-    monkeypatch.setattr(precision, "MEASURED", 0.0)
-    precision.print_times(SUBJECT.to_json())
-    times = json.loads(capsys.readouterr().out)
-    assert times.keys() == {"float32", "bfloat16"}
-    assert min(times.values()) > 0
-    assert seen[:4] == ["float32", "bfloat16", "float32", "bfloat16"]
-    assert Subject.from_json(SUBJECT.to_json()) == SUBJECT
-
-
-@pytest.mark.parametrize(("old", "new"), [("fp32", "float32"), ("bf16", "bfloat16"), ("fp16", "bfloat16 or float32")])
-def test_earlier_names_lead_to_the_new_ones(old: str, new: str) -> None:
-    with pytest.raises(UserError, match=f"'{old}' belongs to an earlier version; use {new}"):
-        Config.parse({"training": {"precision": old}})
+@pytest.mark.parametrize(("backbone", "expected"), [("efficientnet-lite0", True), ("wrn-10-1", False)])
+def test_depthwise_convolutions_are_found(backbone: str, expected: bool) -> None:
+    assert is_depthwise(inspect_backbone(ModelConfig(backbone=backbone), 3, 32)) == expected
 
 
 # --- what is computed in it ---
@@ -267,6 +141,7 @@ def test_frozen_and_trained_layers_keep_the_precision() -> None:
 @pytest.fixture
 def values(tiny_values: dict[str, Any]) -> dict[str, Any]:
     short = {"steps": 3, "batch_size": 4, "mu": 1, "checkpoint_every": 1, "validate_every": 3, "log_every": 1}
+    short |= {"precision": "auto"}
     return merge(tiny_values, {"training": short, "method": {"name": "semco"}})
 
 
@@ -285,7 +160,7 @@ def test_a_run_in_bfloat16_resumes_bit_exactly_and_on_any_machine(
     original = execution.set_precision
     monkeypatch.setattr(execution, "set_precision", lambda *args: (used.append(args[1]), original(*args)))
     with monkeypatch.context() as patch:
-        patch.setattr("semco.experiment.session.choose_precision", lambda *_: Choice("bfloat16"))
+        patch.setattr(precision, "has_bfloat16", lambda _: True)
         whole = train(auto, tmp_path / "whole")
         with pytest.raises(RuntimeError, match="crash"):
             train(auto, tmp_path / "broken", StopAt())
@@ -293,16 +168,12 @@ def test_a_run_in_bfloat16_resumes_bit_exactly_and_on_any_machine(
     assert_same_run(tmp_path / "whole", tmp_path / "broken")
     assert whole.precision == resumed.precision == "bfloat16"
     assert json.loads((tmp_path / "whole/model/model.json").read_text())["precision"] == "bfloat16"
-    assert used == ["bfloat16"] * 3
+    assert set(used) == {"bfloat16"}
     _check_loading(tmp_path / "whole/model", monkeypatch)
 
 
 def _check_loading(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine without bfloat16, or one that forbids it, predicts in float32."""
+    """A machine without bfloat16 predicts in float32."""
     assert load_model(model).network.backbone.precision == "float32"
-    monkeypatch.setattr(Cpu, "of_this_machine", classmethod(lambda _: CAPABLE))
-    monkeypatch.setattr(precision, "INSTRUCTIONS", frozenset({"amx_bf16"}))
-    monkeypatch.setattr(precision, "remembered_times", lambda *_: FASTER)
+    monkeypatch.setattr(precision, "has_bfloat16", lambda _: True)
     assert load_model(model).network.backbone.precision == "bfloat16"
-    monkeypatch.setattr(precision, "remembered_times", lambda *_: None)
-    assert load_model(model).network.backbone.precision == "float32"

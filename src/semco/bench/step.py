@@ -18,15 +18,15 @@ import torch
 from torch import Tensor
 
 from semco.bench.child import run_code
-from semco.bench.synthetic import CHANNELS, Setting, build_trainer, make_task
+from semco.bench.synthetic import Setting, build_trainer, make_task
 from semco.bench.worker import measure_in_turns, worker_environment
 from semco.methods.base import Forward, Method
 from semco.models.averaging import update_ema
+from semco.models.precision import has_bfloat16
 from semco.training.allocator import reuse_freed_memory
 from semco.training.forward import NetworkForward
 from semco.training.loop import Trainer
 from semco.training.observer import NullObserver
-from semco.training.precision import Cpu, Subject, time_in_child
 from semco.training.statistics import DivergenceMonitor, Meters
 from semco.types import Batch, EveryImage, Outputs, Passes, Progress, StepResult
 
@@ -46,17 +46,11 @@ def bench_step(threads: int = 2, repeats: int = 8, quick: bool = False, compiled
         "setting": asdict(base),
         "threads": threads,
         "repeats": repeats,
-        "variants": compare_variants(base, threads, repeats, compiled, has_bfloat16 := can_use_bfloat16(base)),
-        "has_bfloat16": has_bfloat16,
+        "variants": compare_variants(base, threads, repeats, compiled, has_bfloat16(torch.device("cpu"))),
+        "has_bfloat16": has_bfloat16(torch.device("cpu")),
         "methods": compare_methods(base, (base.classes, many_classes), threads, repeats),
         "profile": profile(base, threads, repeats),
     }
-
-
-def can_use_bfloat16(setting: Setting) -> bool:
-    """Return whether this CPU has instructions for bfloat16, and a process that uses them survives."""
-    subject = Subject(setting.config().model, CHANNELS, setting.image_size)
-    return Cpu.of_this_machine().has_bfloat16 and time_in_child(subject) is not None
 
 
 def make_variants(base: Setting, compiled: bool = True, bfloat16: bool = False) -> dict[str, Setting]:

@@ -16,8 +16,7 @@ from typing import Any
 
 import yaml
 
-from semco.config.retired import retired_recipe
-from semco.errors import UserError, unknown
+from semco.errors import unknown
 
 Values = dict[str, Any]
 
@@ -70,8 +69,6 @@ def find_recipe(name: str) -> Recipe:
     methods = method_titles()
     if name in methods:
         return Recipe(methods[name], {"method": {"name": name}})
-    if (sentence := retired_recipe(name)) is not None:
-        raise UserError(sentence)
     raise unknown("recipe", name, [*recipes(), *methods], "'semco recipes' and 'semco methods' list all.")
 
 

@@ -27,7 +27,6 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from semco.config.fields import read_yaml
-from semco.config.retired import retired_field, retired_value
 from semco.errors import UserError, brief, nearest, unknown
 
 Unit = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -251,7 +250,8 @@ class TrainingConfig(Section):
     """"auto" is a GPU if there is one; else cpu, cuda, cuda:1, ..."""
     precision: Auto[Literal["float32", "bfloat16"]] = AUTO
     """Precision in which the backbone computes; weights, heads, losses and averages are float32 in any case. "auto" is
-    bfloat16 on GPUs that have it, and on CPUs that have it if a pass is measured to be faster, else float32."""
+    bfloat16 on GPUs that have it and, for networks without depthwise convolutions, on CPUs with AMX or AVX512_BF16,
+    else float32."""
     compile: bool = False
     """Compile the network with torch.compile: minutes at the start, for steps that are at most a few percent faster on
     CPUs (docs/lab/speed.md)."""
@@ -363,8 +363,6 @@ def _first_error(error: ValidationError, values: Mapping[str, Any]) -> str:
     path = _field_path([str(part) for part in first["loc"]])
     dotted = ".".join(path) or "the configuration"
     if first["type"] == "extra_forbidden":
-        if (sentence := retired_field(dotted)) is not None:
-            return sentence
         known = _fields_at(path[:-1], values)
         hint = nearest(path[-1], known) or "."
         where = ".".join(path[:-1]) or "the configuration"
@@ -372,8 +370,6 @@ def _first_error(error: ValidationError, values: Mapping[str, Any]) -> str:
     context = first.get("ctx", {}).get("error")
     if isinstance(context, UserError):
         return str(context)
-    if (sentence := retired_value(dotted, first["input"])) is not None:
-        return sentence
     if first["type"] == "union_tag_invalid":
         rules = ", ".join(map(repr, THRESHOLD_RULES))
         return f"config {dotted}.rule = {first['ctx']['tag']!r}: input should be one of {rules}."

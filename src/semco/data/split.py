@@ -65,7 +65,7 @@ class Split:
             values = json.loads(text)
             labelled, validation = (_indices(values[k]) for k in ("labelled", "validation"))
             checksum = str(values["labels_sha256"])
-            pool: PoolRule = values.get("pool", "all")  # older files have no such key
+            pool: PoolRule = values["pool"]
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise UserError(f"the saved split is damaged ({error}); start a new run.") from None
         if pool not in get_args(PoolRule):

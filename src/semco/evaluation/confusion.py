@@ -74,27 +74,15 @@ def confusion_of(predicted: Ints, truth: Ints, num_classes: int) -> Confusion:
 
 
 def confusion_from_json(values: Any, num_classes: int) -> Confusion | None:
-    """Return what `Confusion.to_json` wrote, or a whole matrix as earlier versions did; None if it is neither."""
+    """Return what `Confusion.to_json` wrote; None if it is something else."""
     try:
-        return _from_cells(values, num_classes) if isinstance(values, dict) else _from_matrix(values, num_classes)
-    except (TypeError, ValueError, OverflowError):  # what numpy says of text, ragged lists and huge numbers
+        truth, predicted, counts = (np.asarray(values[name], np.int64) for name in ("truth", "predicted", "counts"))
+    except (KeyError, TypeError, ValueError, OverflowError):  # the last three: text, ragged lists and huge numbers
         return None
-
-
-def _from_cells(values: dict[str, Any], num_classes: int) -> Confusion | None:
-    truth, predicted, counts = (np.asarray(values.get(name), np.int64) for name in ("truth", "predicted", "counts"))
     ids = np.concatenate([truth, predicted])
     if counts.shape != truth.shape or counts.shape != predicted.shape or ((ids < 0) | (ids >= num_classes)).any():
         return None
     return _collect(truth, predicted, counts, num_classes)
-
-
-def _from_matrix(values: Any, num_classes: int) -> Confusion | None:
-    matrix = np.asarray(values, dtype=np.int64)
-    if matrix.shape != (num_classes, num_classes):
-        return None
-    truth, predicted = np.nonzero(matrix)
-    return _collect(truth, predicted, matrix[truth, predicted], num_classes)
 
 
 def _collect(truth: Ints, predicted: Ints, counts: Ints, num_classes: int) -> Confusion:

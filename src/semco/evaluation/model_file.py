@@ -19,14 +19,14 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from semco.config import ModelConfig, Section
-from semco.errors import UserError
+from semco.errors import UserError, made_earlier
 from semco.evaluation.probabilities import Head, Scorer
 from semco.files import atomic_path, cannot_write, read_json_object
 from semco.models import Network, Precision, build_network, set_precision
+from semco.models.precision import usable_precision
 from semco.models.pretrained import PROVENANCE
 from semco.run.checkpoint import digest
-from semco.run.seal import DIGEST, read_with_digest, write_with_digest
-from semco.training.precision import Subject, usable_precision
+from semco.run.seal import read_with_digest, write_with_digest
 
 FORMAT = 1
 DESCRIPTION, WEIGHTS, LABELS = "model.json", "model.safetensors", "labels.safetensors"
@@ -55,9 +55,9 @@ class ModelDescription(Section):
     # What the backbone is built from besides the configuration, and where its initial weights came from (`Backbone`).
     architecture: dict[str, Any] = Field(default_factory=dict)
     provenance: str = ""
-    # Checksums of what the model was trained on (`semco.run.seal`); empty in models of earlier versions.
+    # Checksums of what the model was trained on (`semco.run.seal`).
     seal: dict[str, Any] = Field(default_factory=dict)
-    # Checksums of the weights and of the label vectors, by file name; empty in models of earlier versions.
+    # Checksums of the weights and of the label vectors, by file name.
     checksums: dict[str, str] = Field(default_factory=dict)
 
 
@@ -112,8 +112,7 @@ def load_model(folder: Path, device: torch.device | str = "cpu") -> SavedModel:
         network.load_state_dict(weights)
     except RuntimeError:
         raise UserError(f"{folder / WEIGHTS} does not hold the network that {DESCRIPTION} describes.") from None
-    subject = Subject(description.model, description.channels, max(description.image_size))
-    set_precision(network, usable_precision(description.precision, torch.device(device), subject))
+    set_precision(network, usable_precision(description.precision, torch.device(device)))
     network.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     network.eval().requires_grad_(False)
     return SavedModel(description, network, label_vectors.to(device))
@@ -141,11 +140,9 @@ def _read_description(file: Path) -> ModelDescription:
         )
     values = read_json_object(file)
     if values.get("format") != FORMAT:
-        raise UserError(f"{file} has format {values.get('format')}; this version of semco reads format {FORMAT}.")
-    if DIGEST in values:  # earlier models have none
-        values = read_with_digest(file)
+        raise made_earlier(file)
     try:
-        return ModelDescription.model_validate(values)
+        return ModelDescription.model_validate(read_with_digest(file))
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
@@ -161,7 +158,6 @@ def _load_tensors(file: Path, description: ModelDescription) -> dict[str, Tensor
         raise UserError(f"{file} is missing; the model folder is incomplete.") from None
     except (SafetensorError, OSError) as error:
         raise UserError(f"{file} is damaged or incomplete ({error}).") from None
-    expected = description.checksums.get(file.name)
-    if expected is not None and digest(tensors, {}) != expected:
+    if digest(tensors, {}) != description.checksums.get(file.name):
         raise UserError(f"{file} is damaged: its content is not what was saved; resume the run to save it again.")
     return tensors

@@ -9,7 +9,7 @@ from semco.config import Config
 from semco.data.datasets import Dataset
 from semco.data.sources import load, source_exists
 from semco.data.split import Split
-from semco.errors import UserError
+from semco.errors import UserError, made_earlier
 from semco.experiment.loading import vectors_of
 from semco.experiment.problem import Problem, fingerprints, make_problem, prepare
 from semco.run.checkpoint import checkpoints
@@ -70,9 +70,17 @@ def read_problem(config: Config, run: RunFolder, observer: Observer) -> Problem:
     return problem
 
 
+def _read_split_file(run: RunFolder) -> dict[str, Any]:
+    """Return the content of ``split.json``, as `write_problem` wrote it."""
+    values = read_with_digest(run.split_file)
+    if not {"pool", "images", "seal", "config"} <= values.keys():
+        raise made_earlier(run.path)
+    return values
+
+
 def _read_split(run: RunFolder, config: Config, dataset: Dataset) -> Split:
     try:
-        return Split.from_json(json.dumps(read_with_digest(run.split_file)), dataset.train_labels)
+        return Split.from_json(json.dumps(_read_split_file(run)), dataset.train_labels)
     except UserError as error:
         raise _explained(error, run, config, dataset) from None
 
@@ -81,9 +89,9 @@ def _check_unchanged(problem: Problem, run: RunFolder, config: Config) -> None:
     """Refuse to resume a run with another configuration, other images or label vectors than it was started with."""
     sealed: dict[str, Any] = {}
     if run.split_file.exists():
-        saved = read_with_digest(run.split_file)
-        check_same_run(saved.get("config"), config, run.config_file)
-        sealed = {"training images": saved.get("images"), **saved.get("seal", {})}
+        saved = _read_split_file(run)
+        check_same_run(saved["config"], config, run.config_file)
+        sealed = {"training images": saved["images"], **saved["seal"]}
     elif run.labels_file.exists() and not checkpoints(run.checkpoints):  # which would have their own checksums
         raise UserError(f"{run.split_file} is missing: restore it, or start a new run.")
     if run.labels_file.exists():

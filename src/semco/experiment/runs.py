@@ -66,8 +66,10 @@ def _start(request: Config, path: Path, observer: Observer, dataset: Dataset | N
             check_free(path)  # before the data are read, which may take minutes
         check_batch_size(request.training.batch_size, processes.world_size)
         loaded = load_request(request, observer, dataset)
-        config = resolve(request, loaded.facts, Machine.of_this_process()).config
-    config = broadcast_from_main(config, processes)
+        resolution = resolve(request, loaded.facts, Machine.of_this_process())
+    for note in resolution.notes:
+        observer.on_message(note)
+    config = broadcast_from_main(resolution.config, processes)
     with same_error_everywhere(processes):
         device = choose_device(config.training.device, processes)
         problem = prepare(config, loaded.dataset, loaded.facts.label_vectors(config.labels), observer)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from semco.config import Config, flat_fields
-from semco.config.retired import OLD_SEMCO
 from semco.methods import Method
 from semco.report.runs import Run
 from semco.run.identity import experiment_fields
@@ -26,25 +25,8 @@ def group_by_experiment(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 def method_title(run: Run) -> str:
     """Return the title of the run's method without its citation, or its name if this version does not know it."""
-    title = _title(run.method)
-    current = _current_method(run)
-    return title if current == run.method else f"{title} (before 0.2: now {_title(current)})"
-
-
-def _title(method: str) -> str:
-    known = Method.registry.get(method)
-    return known.title.partition(" (")[0] if known else method
-
-
-def _current_method(run: Run) -> str:
-    """Return the name that this version gives to the run's method.
-
-    Before 0.2 the method semco had other fields: it was the present semco_plus, or semco_reference with its scoring.
-    """
-    section = run.section("method")
-    if run.method != "semco" or not any(f"method.{field}" in OLD_SEMCO for field in section):
-        return run.method
-    return "semco_reference" if section.get("scoring") == "reference" else "semco_plus"
+    known = Method.registry.get(run.method)
+    return known.title.partition(" (")[0] if known else run.method
 
 
 def _unique_names(runs: Sequence[Run]) -> list[str]:
@@ -79,9 +61,8 @@ def _experiment_name(run: Run, runs: Sequence[Run]) -> str:
 
 def _default_fields(run: Run) -> dict[str, Any]:
     """Return the default of every field with the run's method; nothing if this version does not know the method."""
-    name = _current_method(run)
-    known = Method.registry.get(name)
-    return flat_fields(Config(method=known.Config(name=name)).model_dump(mode="json")) if known else {}
+    known = Method.registry.get(run.method)
+    return flat_fields(Config(method=known.Config(name=run.method)).model_dump(mode="json")) if known else {}
 
 
 def _shorten(value: object) -> str:

@@ -240,7 +240,7 @@ def _sample_tiles(samples: Sequence[Mapping[str, Any]], kind: str, names: Sequen
     chosen = [s for s in samples if s["kind"] == kind and max(s["truth"], s["label"]) < len(names)]
     return [
         {
-            "source": f"data:image/{sample.get('format', 'png')};base64,{sample['image']}",  # earlier versions: PNG
+            "source": f"data:image/{sample['format']};base64,{sample['image']}",
             "is_small": sample["width"] <= SMALL_IMAGE,
             "is_correct": sample["truth"] == sample["label"],
             "prediction": names[sample["label"]],

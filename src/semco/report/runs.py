@@ -22,10 +22,7 @@ Subset = Literal["test", "validation"]
 
 @dataclass(frozen=True)
 class Run:
-    """The content of one run folder; files that are not written yet are empty here.
-
-    The configuration is not validated, so that runs of earlier versions can be shown.
-    """
+    """The content of one run folder; files that are not written yet are empty here."""
 
     path: Path
     config: Mapping[str, Any]
@@ -89,8 +86,7 @@ class Run:
 
     @property
     def _total_labels(self) -> int | None:
-        data = self.section("data")
-        return data.get("num_labels") or data.get("labels") or None  # data.labels: earlier versions
+        return self.section("data").get("num_labels") or None
 
     def section(self, name: str) -> Mapping[str, Any]:
         """Return one section of the configuration as plain values."""
@@ -130,8 +126,8 @@ def read_run(path: Path) -> Run:
     """Read what a run has written so far; only config.yaml is required."""
     folder = RunFolder.open(path)
     split = _read_if_exists(folder, folder.split_file)
-    if folder.is_sealed():
-        check_same_run(split.get("config"), folder.config(), folder.config_file)
+    if "config" in split:
+        check_same_run(split["config"], folder.config(), folder.config_file)
     lines = [line for line in folder.metrics() if isinstance(line, dict) and _is_number(line.get("step"))]
     return Run(
         path,

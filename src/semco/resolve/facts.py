@@ -38,9 +38,8 @@ class Machine:
         """Look at the machine that this process runs on."""
         import torch
 
-        from semco.training.precision import Cpu
+        from semco.models.precision import has_bfloat16
 
-        kinds = {"cpu"} if Cpu.of_this_machine().has_bfloat16 else set()
-        if torch.cuda.is_available() and torch.cuda.is_bf16_supported():
-            kinds |= {"cuda"}
-        return cls(torch.cuda.is_available(), frozenset(kinds))
+        has_gpu = torch.cuda.is_available()
+        kinds = ("cpu", "cuda") if has_gpu else ("cpu",)
+        return cls(has_gpu, frozenset(kind for kind in kinds if has_bfloat16(torch.device(kind))))

@@ -19,6 +19,7 @@ from semco.errors import UserError
 from semco.labels.groups import choose_rule, default_eps
 from semco.methods import Method
 from semco.models import SMALL_SIDE, has_weights, inspect_backbone
+from semco.models.precision import is_depthwise
 from semco.resolve.facts import DataFacts, Machine
 
 # With fewer labels in total or per class than these, none is held out.
@@ -44,6 +45,7 @@ class Resolution:
 
     config: Config
     reasons: Mapping[str, str]
+    notes: tuple[str, ...] = ()  # what the user should hear before the run starts
 
 
 def resolve(request: Config, data: DataFacts, machine: Machine) -> Resolution:
@@ -60,7 +62,7 @@ def resolve(request: Config, data: DataFacts, machine: Machine) -> Resolution:
             config = with_value(config, name, value)
     length = {"epochs": None, "minutes": None}  # steps say it all
     config = config.model_copy(update={"training": config.training.model_copy(update=length)})
-    return Resolution(Config.parse(config.model_dump()), reasons)
+    return Resolution(Config.parse(config.model_dump()), reasons, _notes(config, machine))
 
 
 def check_request(request: Config) -> None:
@@ -71,6 +73,18 @@ def check_request(request: Config) -> None:
             f"evaluation.head={request.evaluation.head} needs a semantic head, which {request.method.name} does not "
             "have; use evaluation.head=one_hot."
         )
+
+
+def _notes(config: Config, machine: Machine) -> tuple[str, ...]:
+    """Return a note on bfloat16; a GPU that cannot compute in it is an error."""
+    if config.training.precision == "float32":
+        return ()
+    kind = _kind_of_device(config)
+    if kind in machine.bfloat16:
+        return ("the network computes in bfloat16, for which this machine has instructions",)
+    if kind == "cuda":
+        raise UserError("this GPU has no bfloat16: set training.precision=float32.")
+    return ("this machine has no instructions for bfloat16: the run takes many times as long as in float32",)
 
 
 def is_open(name: str, config: Config) -> bool:
@@ -192,10 +206,13 @@ def _kind_of_device(config: Config) -> str:
     return config.training.device.partition(":")[0]
 
 
-def _precision(config: Config, _data: DataFacts, machine: Machine) -> Answer:
-    if _kind_of_device(config) in machine.bfloat16:
-        return "bfloat16", f"this {config.training.device} has instructions for bfloat16"
-    return "float32", f"this {config.training.device} has no instructions for bfloat16"
+def _precision(config: Config, data: DataFacts, machine: Machine) -> Answer:
+    kind = _kind_of_device(config)
+    if kind not in machine.bfloat16:
+        return "float32", f"this {kind} has no instructions for bfloat16"
+    if kind == "cpu" and is_depthwise(inspect_backbone(config.model, data.channels, max(data.image_size))):
+        return "float32", "convolutions in groups are slower in bfloat16 on CPUs"
+    return "bfloat16", f"this {kind} has instructions for bfloat16"
 
 
 def _recompute(config: Config, _data: DataFacts, _machine: Machine) -> Answer:

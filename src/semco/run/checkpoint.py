@@ -17,10 +17,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from semco.errors import UserError
+from semco.errors import UserError, made_earlier
 from semco.files import atomic_path, remove_leftovers
 
-FORMAT = 4
+FORMAT = 1
 CHECKPOINTS_KEPT = 2
 Checkpoint = tuple[dict[str, Tensor], dict[str, Any]]  # tensors and state
 
@@ -79,10 +79,7 @@ def _read(path: Path) -> Checkpoint:
     with safe_open(path, framework="pt") as file:
         state, written = _header(file.metadata())
         if state["format"] != FORMAT:
-            raise UserError(
-                f"{path} has checkpoint format {state['format']}, which an earlier version wrote; this version reads "
-                f"format {FORMAT}: start a new run."
-            )
+            raise made_earlier(path)
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     if digest(tensors, state) != written:
         raise DamagedError

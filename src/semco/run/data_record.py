@@ -47,7 +47,7 @@ def write_data_record(folder: Path, config: DataConfig, dataset: Dataset) -> Non
 
 
 def read_data(folder: Path) -> dict[str, Any]:
-    """Return notes, skipped images and ignored files of a run; empty for runs of earlier versions."""
+    """Return notes, skipped images and ignored files of a run; empty if they are not written yet."""
     return read_with_digest(folder / DATA) if exists(folder / DATA) else {}
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from semco.config import Config, read_yaml
-from semco.errors import UserError
+from semco.errors import UserError, made_earlier
 from semco.files import (
     cannot_write,
     exists,
@@ -19,13 +19,12 @@ from semco.files import (
     is_leftover,
     lock,
     open_in_place,
-    read_json_object,
     read_text,
     remove_leftovers,
     write_text,
 )
 from semco.run.result import RunResult
-from semco.run.seal import has_digest, read_with_digest, write_with_digest
+from semco.run.seal import read_with_digest, write_with_digest
 
 
 def free_run_folder(config: Config) -> Path:
@@ -108,6 +107,8 @@ class RunFolder:
 
     def request(self) -> Config:
         """Return what the run was asked to do."""
+        if not self.request_file.exists():
+            raise made_earlier(self.path)
         return _read_config(self.request_file)
 
     @contextmanager
@@ -135,11 +136,7 @@ class RunFolder:
 
     def read_json(self, file: Path) -> dict[str, Any]:
         """Return the content of a JSON file of the run without its checksum; an edited one is a `UserError`."""
-        return read_with_digest(file) if self.is_sealed() else read_json_object(file)
-
-    def is_sealed(self) -> bool:
-        """Return whether the JSON files of this run have checksums; earlier runs have none, or only some."""
-        return any(map(has_digest, (self.split_file, self.labels_file, self.result_file, self.evaluation_file)))
+        return read_with_digest(file)
 
     def remove_leftovers(self) -> None:
         """Remove the temporary files of killed processes."""

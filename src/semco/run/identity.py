@@ -26,10 +26,6 @@ LOCATIONS = frozenset(
         "training.device",
     }
 )
-# Fields that are younger than the checksums of saved models, and do not change a model.
-NOT_IN_DIGEST = frozenset({"training.statistics"})
-# Younger fields that may change a model, with the value that stands for what was done before.
-YOUNGER = {"training.skip": "auto"}
 # What changes the speed or the log of a run, but not its result.
 RUNTIME = frozenset(
     {
@@ -57,10 +53,9 @@ def changes_of_run(old: Mapping[str, Any], new: Mapping[str, Any]) -> Changes:
     return changed_fields(old, new, LOCATIONS)
 
 
-def check_same_run(saved: Mapping[str, Any] | None, config: Config, file: Path) -> None:
-    """Refuse a configuration, read from ``file``, that makes another run than the saved one, if there is one."""
-    changes = {} if saved is None else changes_of_run(saved, config.model_dump(mode="json"))
-    changes = {name: change for name, change in changes.items() if not _is_new_default(name, saved or {}, config)}
+def check_same_run(saved: Mapping[str, Any], config: Config, file: Path) -> None:
+    """Refuse a configuration, read from ``file``, that makes another run than the saved one."""
+    changes = changes_of_run(saved, config.model_dump(mode="json"))
     if changes:
         details = "; ".join(f"{name} was {old} and is {new}" for name, (old, new) in changes.items())
         raise UserError(
@@ -69,19 +64,10 @@ def check_same_run(saved: Mapping[str, Any] | None, config: Config, file: Path) 
         )
 
 
-def _is_new_default(name: str, saved: Mapping[str, Any], config: Config) -> bool:
-    """Return whether a field has its default and did not exist when the configuration was saved."""
-    if name in flat_fields(saved):
-        return False
-    defaults = Config.parse({"method": {"name": config.method.name}}).model_dump(mode="json")
-    return flat_fields(config.model_dump(mode="json")).get(name) == flat_fields(defaults).get(name)
-
-
 def run_digest(config: Config) -> str:
     """Return a checksum of the fields that decide the result of a run."""
     fields = flat_fields(config.model_dump(mode="json"))
-    left_out = LOCATIONS | NOT_IN_DIGEST | {name for name, value in YOUNGER.items() if fields[name] == value}
-    return digest_of({name: value for name, value in fields.items() if name not in left_out})
+    return digest_of({name: value for name, value in fields.items() if name not in LOCATIONS})
 
 
 def changes_of_command(old: Config, new: Config) -> Changes:

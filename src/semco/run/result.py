@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from semco.errors import UserError
 
@@ -66,8 +66,8 @@ class RunResult(BaseModel):
     """The run folder."""
     head: str
     """The head that predicts."""
-    num_labels: int = Field(validation_alias=AliasChoices("num_labels", "labels"))
-    """Number of labelled images; earlier versions wrote it as ``labels``."""
+    num_labels: int
+    """Number of labelled images."""
     steps: int
     """Number of training steps."""
     seconds: float

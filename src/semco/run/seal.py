@@ -43,19 +43,9 @@ def read_with_digest(file: Path) -> dict[str, Any]:
     """Return the content of a JSON file without its checksum; raise a `UserError` if it was edited or damaged."""
     values = read_json_object(file)
     content = {name: value for name, value in values.items() if name != DIGEST}
-    if values.get(DIGEST) not in (digest_of([file.name, content]), digest_of(content)):  # the latter in earlier runs
+    if values.get(DIGEST) != digest_of([file.name, content]):
         raise UserError(f"{file} was edited or damaged after it was written: restore it, or start a new run.")
     return content
-
-
-def has_digest(file: Path) -> bool:
-    """Return whether this is a JSON file as `write_with_digest` wrote it."""
-    try:
-        values = read_json_object(file) if file.is_file() else {}
-    except UserError:
-        return False
-    found = values.pop(DIGEST, None)
-    return found is not None and bool(found == digest_of([file.name, values]))
 
 
 def broken_seals(sealed: Mapping[str, Any], current: Mapping[str, Any]) -> list[str]:

@@ -69,9 +69,7 @@ def read_answers(run: RunFolder, photos: Photos, names: Mapping[int, str]) -> An
 
 
 def _places(table: pa.Table) -> NDArray[np.int64]:
-    """Return the places of the photos that the run suggests, 0 for the others; earlier runs suggest none."""
-    if "suggested" not in table.column_names:
-        return np.zeros(len(table), dtype=np.int64)
+    """Return the places of the photos that the run suggests, 0 for the others."""
     return np.asarray(table["suggested"].fill_null(0).to_numpy(), dtype=np.int64)
 
 

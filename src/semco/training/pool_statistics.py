@@ -216,8 +216,6 @@ class PoolStatistics:
 
     def load(self, state: Mapping[str, Tensor], processes: Processes) -> None:
         """Load this process's counts; if the number of processes has changed, the main one gets the sum of all."""
-        if not state:
-            return  # the checkpoint is older than these counts
         current, images = list(state["current"].numpy()), _unstack(state)
         if len(current) != processes.world_size:
             current, images = [np.sum(current, axis=0)], [_merge(images)]

@@ -146,9 +146,7 @@ class Meters:
         self.pool.load(with_prefix("pool", state), processes)
         device = self._group_ids.device
         self.sums = {
-            name: _own_share(rows.to(device), processes)
-            for name, rows in state.items()
-            if not name.startswith(("pool.", "pseudo/"))  # earlier checkpoints hold tables called pseudo/HEAD
+            name: _own_share(rows.to(device), processes) for name, rows in state.items() if not name.startswith("pool.")
         }
 
 
