@@ -115,7 +115,16 @@ def test_other_lengths_in_the_same_folder_are_refused(
     assert with_lengths([cell("semco")], tmp_path, "steps", 2)[0][0].config.training.steps == 12
 
 
-@pytest.mark.parametrize("text", ["[]", "{", "{}", '{"equal": "steps", "minutes": "x", "steps": {}}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]",
+        "{",
+        "{}",
+        '{"equal": "steps", "minutes": "x", "steps": {"a": 1}}',
+        '{"equal": "steps", "minutes": 1, "steps": {}}',
+    ],
+)
 def test_a_damaged_plan_is_one_sentence(text: str, tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(text)
     with pytest.raises(UserError, match=r"plan\.json"):

@@ -507,9 +507,7 @@ def test_a_truncated_configuration_is_noticed_before_the_first_checkpoint(
     file = tmp_path / "run" / "config.yaml"
     whole = file.read_text()
     file.write_text(whole[: whole.index("optim:")])
-    with pytest.raises(
-        UserError, match=r"config\.yaml is not the configuration .*\(optim\.lr was 0\.1 and is auto; .*\): restore it"
-    ):
+    with pytest.raises(UserError, match=r"config\.yaml is not the configuration .*\(optim\.lr was 0\.1 and is auto; "):
         resume(tmp_path / "run")
     file.write_text(whole)
     assert resume(tmp_path / "run").steps == 8

@@ -274,8 +274,8 @@ def test_the_user_hears_of_bfloat16() -> None:
     able = Machine(has_gpu=False, bfloat16=frozenset({"cpu"}))
     assert "for which this machine has instructions" in resolve(Config.parse({}), facts(), able).notes[0]
     assert resolve(Config.parse({}), facts(), CPU).notes == ()
+    gpu = Config.parse({"training": {"precision": "bfloat16", "device": "cuda"}})
     with pytest.raises(UserError, match=r"this GPU has no bfloat16: set training\.precision=float32"):
-        gpu = Config.parse({"training": {"precision": "bfloat16", "device": "cuda"}})
         resolve(gpu, facts(), Machine(has_gpu=True, bfloat16=frozenset()))
 
 

@@ -116,6 +116,8 @@ def read_lengths(out: Path) -> Lengths | None:
         values = read_json_object(file)
         steps = {str(variant): int(number) for variant, number in values["steps"].items()}
         minutes = values["minutes"]
+        if not steps or min(steps.values()) < 1:
+            raise ValueError("no steps")
         return Lengths("time" if values["equal"] == "time" else "steps", minutes and float(minutes), steps)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UserError(f"{file} is damaged ({error}); remove it, or choose another folder.") from None
