@@ -17,7 +17,6 @@ from semco.config.layers import layers_of, origins
 from semco.config.recipes import OURS, expand_recipes, published_error, recipes
 from semco.data.sources import REGISTERED, load
 from semco.errors import UserError
-from semco.training.learning_rate import highest_learning_rate
 
 # Every field of a configuration, as the paper has it ("text": main text; "supp.": supplement); None where the paper
 # says nothing and the value is that of our software or of the machine.
@@ -36,7 +35,7 @@ PAPER: dict[str, Any] = {
     "data.validation": "none",  # no labels are held out
     "data.validation_size": 500,  # not used
     "data.image_size": None,  # text: 32x32
-    "data.pixels": "auto",
+    "data.memory": 512,
     "data.strict": False,
     "labels.source": "bundled",
     "labels.path": None,
@@ -53,7 +52,7 @@ PAPER: dict[str, Any] = {
     "labels.dim": 128,  # supp., emb_dim
     "labels.targets": "embedding",
     "model.backbone": "wrn-28-2",  # text, Experimental Setup
-    "model.pretrained": "auto",  # this backbone has no published weights
+    "model.pretrained": "published",  # this backbone has no published weights
     "model.weights": None,
     "model.stem": "auto",
     "model.norm": "batch",
@@ -73,7 +72,7 @@ PAPER: dict[str, Any] = {
     "method.lambda_u": 1.0,  # supp.
     "method.lambda_co": 1.0,  # supp.
     "method.semantic_weight": 3.0,  # supp., Semantic Classifier Loss
-    "method.scale": "auto",
+    "method.scale": "solved",
     "method.perfect_score": 0.9,
     "method.on_disagreement": "both",  # text, Co-training Loss
     "method.tau_e": 0.7,  # supp.
@@ -88,15 +87,16 @@ PAPER: dict[str, Any] = {
     "optim.schedule": "cosine",
     "training.steps": None,
     "training.epochs": 300,  # supp.
+    "training.minutes": None,
     "training.images_per_epoch": 64 * 1024,  # supp.
     "training.batch_size": 64,  # supp.
     "training.mu": 3,  # supp.
     "training.ema_decay": 0.999,  # supp., Inference
     "training.ema_warmup": False,
     "training.seed": 0,
-    "training.log_every": None,
-    "training.validate_every": None,
-    "training.checkpoint_every": None,
+    "training.log_every": "auto",
+    "training.validate_every": "auto",
+    "training.checkpoint_every": "auto",
     "training.target_views": "joint",
     "training.device": "auto",
     "training.precision": "auto",
@@ -104,13 +104,14 @@ PAPER: dict[str, Any] = {
     "training.recompute": "auto",
     "training.statistics": True,
     "training.sync_batch_norm": False,
-    "training.skip": "off",
+    "training.skip": False,
     "evaluation.head": "one_hot",  # supp., Inference
     "evaluation.batch_size": 256,
 }
 # What the authors' released code has instead.
 REFERENCE = {
     "method.name": "semco_reference",
+    "method.scale": "authors",
     "labels.min_groups": 6,
     "model.semantic_head": "mlp_except_resnet50",
     "optim.schedule": "cosine_7_16",
@@ -225,7 +226,6 @@ def test_the_default_run() -> None:
     config = configure()
     assert config.method.name == "semco_plus"
     assert config.training.total_steps == 300 * 1024
-    assert highest_learning_rate(config.optim, config.training.total_steps) == 0.03
     assert config.optim.warmup * config.training.total_steps == pytest.approx(10 * 1024)
 
 

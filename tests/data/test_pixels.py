@@ -15,7 +15,6 @@ import torch
 from PIL import Image
 
 from semco.config import DataConfig
-from semco.data import pixels
 from semco.data.datasets import Dataset
 from semco.data.folder import read_folder
 from semco.data.listing import Part
@@ -50,8 +49,8 @@ def photos(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def read(photos: Path, where: str, **fields: object) -> Dataset:
-    return read_folder(photos, DataConfig(image_size=SIZE, pixels=where, **fields))  # type: ignore[arg-type]
+def read(photos: Path, *, memory: int = 0, **fields: object) -> Dataset:
+    return read_folder(photos, DataConfig(image_size=SIZE, memory=memory, **fields))  # type: ignore[arg-type]
 
 
 def cached_files() -> list[Path]:
@@ -72,7 +71,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_the_file_holds_what_memory_would(photos: Path) -> None:
-    memory, cached = read(photos, "memory"), read(photos, "cache")
+    memory, cached = read(photos, memory=1), read(photos)
     assert not is_mapped(memory.train_images)
     assert is_mapped(cached.train_images)
     assert cached.train_images.equal(memory.train_images)
@@ -88,26 +87,25 @@ def test_the_file_holds_what_memory_would(photos: Path) -> None:
 
 
 def test_the_file_is_made_once(photos: Path, decoded: list[str]) -> None:
-    first = read(photos, "cache")
+    first = read(photos)
     assert len(decoded) == 2 * IMAGES + 3
     decoded.clear()
-    again = read(photos, "cache")
+    again = read(photos)
     assert decoded == []
     assert again.train_images.equal(first.train_images)
     assert again.skipped == first.skipped
 
 
-def test_large_parts_are_in_a_file_and_small_ones_in_memory(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not is_mapped(read(photos, "auto").train_images)
-    monkeypatch.setattr(pixels, "MEMORY_LIMIT", 5 * 3 * SIZE * SIZE)
-    data = read(photos, "auto")
+def test_large_parts_are_in_a_file_and_small_ones_in_memory(photos: Path) -> None:
+    assert not is_mapped(read_folder(photos, DataConfig(image_size=SIZE)).train_images)
+    data = read_folder(photos, DataConfig(image_size=200, memory=1))  # 1.4 MB of training and 0.4 MB of test images
     assert data.test_images is not None
     assert (is_mapped(data.train_images), is_mapped(data.test_images)) == (True, False)
 
 
 @pytest.mark.parametrize("change", ["content", "date", "name", "size", "decoder"])
 def test_any_change_makes_another_file(photos: Path, change: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    read(photos, "cache")
+    read(photos)
     path = photos / "cat/0.png"
     if change == "content":  # of the same length, with the old date, as an archive would be unpacked
         state = path.stat()
@@ -118,21 +116,21 @@ def test_any_change_makes_another_file(photos: Path, change: str, monkeypatch: p
     elif change == "name":
         path.rename(photos / "cat/00.png")
     elif change == "size":
-        read_folder(photos, DataConfig(image_size=SIZE + 1, pixels="cache"))
+        read_folder(photos, DataConfig(image_size=SIZE + 1, memory=0))
     else:
         monkeypatch.setattr(pixel_cache, "DECODING", 0)
-    read(photos, "cache")
+    read(photos)
     assert len(cached_files()) == (4 if change in ("size", "decoder") else 3)  # the test images did not change
 
 
 def test_damage_costs_one_chunk(photos: Path, decoded: list[str]) -> None:
-    whole = read(photos, "cache")
+    whole = read(photos)
     pixels_before = whole.train_images.clone()
     content = bytearray(train_file().read_bytes())
     content[4 * 3 * SIZE * SIZE] ^= 1  # in the second chunk: the first has two rows, as one image is unreadable
     train_file().write_bytes(content)
     decoded.clear()
-    again = read(photos, "cache")
+    again = read(photos)
     names = {str(Path(name).relative_to(photos)) for name in decoded}
     ahead = {"cat/6.png", "dog/0.png", "dog/1.png"}  # the next chunk may be decoded in advance
     assert names - ahead == {"cat/3.png", "cat/4.png", "cat/5.png"}
@@ -140,7 +138,7 @@ def test_damage_costs_one_chunk(photos: Path, decoded: list[str]) -> None:
 
 
 def test_an_interrupted_file_is_continued(photos: Path, decoded: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = read(photos, "memory").train_images
+    expected = read(photos, memory=1).train_images
     with monkeypatch.context() as patch:
         save, calls = pixel_cache.ChunkedFile._save, []
 
@@ -152,9 +150,9 @@ def test_an_interrupted_file_is_continued(photos: Path, decoded: list[str], monk
 
         patch.setattr(pixel_cache.ChunkedFile, "_save", fail_third)
         with pytest.raises(KeyboardInterrupt):
-            read(photos, "cache")
+            read(photos)
     decoded.clear()
-    assert read(photos, "cache").train_images.equal(expected)
+    assert read(photos).train_images.equal(expected)
     train = [name for name in decoded if "/test/" not in name]
     assert len(train) == 2 * IMAGES - 2 * 3  # two chunks of three images were finished
 
@@ -183,12 +181,12 @@ def test_nothing_readable(tmp_path: Path) -> None:
 
 def test_strict_names_the_image(photos: Path) -> None:
     with pytest.raises(UserError, match=r"cat/1\.png cannot be read"):
-        read(photos, "cache", strict=True)
+        read(photos, strict=True)
 
 
 def test_the_size_is_announced_first(photos: Path) -> None:
     seen: list[tuple[str, int, int]] = []
-    config = DataConfig(image_size=SIZE, pixels="cache")
+    config = DataConfig(image_size=SIZE, memory=0)
     read_folder(photos, config, lambda *progress: seen.append(progress))
     work, done, total = seen[0]
     assert "reading training images: 14 images of 8 x 8 pixels take 2.7 kB in " in work
@@ -202,25 +200,25 @@ def test_the_size_is_announced_first(photos: Path) -> None:
 def test_a_full_disk_is_one_sentence(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1000))
     with pytest.raises(UserError, match=r"14 images of 8 x 8 pixels take 0\.0 GB: make room, or set a smaller data"):
-        read(photos, "cache")
+        read(photos)
 
 
 def test_the_oldest_files_give_way(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read(photos, "cache")
+    read(photos)
     first = set(cached_files())
     for path in first:
         os.utime(path.parent / PROGRESS, (1, 1))
     monkeypatch.setenv("SEMCO_CACHE_GB", "0.000003")
-    read_folder(photos, DataConfig(image_size=SIZE + 1, pixels="cache"))
+    read_folder(photos, DataConfig(image_size=SIZE + 1, memory=0))
     assert not first & set(cached_files())
     monkeypatch.setenv("SEMCO_CACHE_GB", "much")
     with pytest.raises(UserError, match=r"SEMCO_CACHE_GB = 'much' is not a number of gigabytes"):
-        read_folder(photos, DataConfig(image_size=SIZE + 2, pixels="cache"))
+        read_folder(photos, DataConfig(image_size=SIZE + 2, memory=0))
 
 
 def test_a_file_that_is_removed_while_it_is_used_stays_readable(photos: Path) -> None:
-    data = read(photos, "cache")
-    expected = read(photos, "memory").train_images
+    data = read(photos)
+    expected = read(photos, memory=1).train_images
     train_file().unlink()
     assert data.train_images.equal(expected)
     assert data.train_images.index_select(0, torch.tensor([3])).equal(expected[3:4])
@@ -232,10 +230,10 @@ def test_without_a_cache_folder_the_file_is_temporary(
     folder = tmp_path_factory.mktemp("temporary")
     monkeypatch.setattr(pixel_cache, "cache_folder", lambda _: None)
     monkeypatch.setattr(pixel_cache.tempfile, "tempdir", str(folder))
-    data = read(photos, "cache")
+    data = read(photos)
     assert is_mapped(data.train_images)
     assert list(folder.iterdir()) == []
-    assert data.train_images.equal(read(photos, "memory").train_images)
+    assert data.train_images.equal(read(photos, memory=1).train_images)
 
 
 # Reads the photos when the file "go" appears, and decodes so slowly that the processes get into each other's way.
@@ -257,7 +255,7 @@ photos = Path(sys.argv[1])
 print("ready", flush=True)
 while not (photos.parent / "go").exists():
     time.sleep(0.01)
-data = read_folder(photos, DataConfig(image_size=8, pixels="cache"))
+data = read_folder(photos, DataConfig(image_size=8, memory=0))
 digest = hashlib.sha256(data.train_images.numpy().tobytes()).hexdigest()
 print(json.dumps({"digest": digest, "decoded": len(names), "skipped": len(data.skipped)}))
 """

@@ -29,15 +29,15 @@ def per_class(index: np.ndarray, labels: torch.Tensor, classes: int) -> list[int
 
 class TestLabels:
     def test_labels_per_class(self) -> None:
-        split = make_split(BALANCED, DataConfig(labels_per_class=4), seed=0)
+        split = make_split(BALANCED, DataConfig(labels_per_class=4, validation="train"), seed=0)
         assert per_class(split.labelled, BALANCED, 4) == [4, 4, 4, 4]
 
     def test_total_labels_with_the_remainder_given_to_some_classes(self) -> None:
-        split = make_split(BALANCED, DataConfig(num_labels=18), seed=0)
+        split = make_split(BALANCED, DataConfig(num_labels=18, validation="train"), seed=0)
         assert sorted(per_class(split.labelled, BALANCED, 4)) == [4, 4, 5, 5]
 
     def test_the_seed_chooses_the_classes_that_get_the_remainder(self) -> None:
-        splits = [make_split(BALANCED, DataConfig(num_labels=5), seed) for seed in range(20)]
+        splits = [make_split(BALANCED, DataConfig(num_labels=5, validation="train"), seed) for seed in range(20)]
         assert len({tuple(per_class(split.labelled, BALANCED, 4)) for split in splits}) == 4
 
     def test_all_labels_by_default(self) -> None:
@@ -48,13 +48,14 @@ class TestLabels:
         assert split.validation.tolist() == []
 
     def test_fewer_labels_are_a_subset_of_more(self) -> None:
-        few = make_split(BALANCED, DataConfig(labels_per_class=2), seed=3)
-        many = make_split(BALANCED, DataConfig(labels_per_class=10), seed=3)
+        few = make_split(BALANCED, DataConfig(labels_per_class=2, validation="train"), seed=3)
+        many = make_split(BALANCED, DataConfig(labels_per_class=10, validation="train"), seed=3)
         assert set(few.labelled) < set(many.labelled)
         assert few.validation.tolist() == many.validation.tolist()
 
     def test_seeds_differ(self) -> None:
-        chosen = [make_split(BALANCED, DataConfig(labels_per_class=4), seed).labelled.tolist() for seed in range(5)]
+        config = DataConfig(labels_per_class=4, validation="train")
+        chosen = [make_split(BALANCED, config, seed).labelled.tolist() for seed in range(5)]
         assert len({tuple(c) for c in chosen}) == 5
 
     def test_fewer_labels_than_classes(self) -> None:
@@ -78,11 +79,11 @@ class TestLabels:
 
 class TestValidation:
     def test_at_most_a_tenth_of_the_images(self) -> None:
-        split = make_split(BALANCED, DataConfig(labels_per_class=4), seed=0)
+        split = make_split(BALANCED, DataConfig(labels_per_class=4, validation="train"), seed=0)
         assert per_class(split.validation, BALANCED, 4) == [5, 5, 5, 5]
 
     def test_at_most_validation_size(self) -> None:
-        split = make_split(BALANCED, DataConfig(labels_per_class=4, validation_size=6), seed=0)
+        split = make_split(BALANCED, DataConfig(labels_per_class=4, validation="train", validation_size=6), seed=0)
         assert sorted(per_class(split.validation, BALANCED, 4)) == [1, 1, 2, 2]
 
     def test_in_proportion_to_the_classes(self) -> None:
@@ -92,7 +93,7 @@ class TestValidation:
         assert per_class(split.validation, labels, 2) == [8, 2]
 
     def test_from_the_labels_if_all_are_used(self) -> None:
-        split = make_split(BALANCED, DataConfig(), seed=0)
+        split = make_split(BALANCED, DataConfig(validation="labelled"), seed=0)
         assert per_class(split.validation, BALANCED, 4) == [10, 10, 10, 10]  # a fifth of 200
         assert per_class(split.labelled, BALANCED, 4) == [40, 40, 40, 40]
 
@@ -101,13 +102,6 @@ class TestValidation:
         split = make_split(BALANCED, DataConfig(labels_per_class=5, validation="labelled"), seed=0)
         assert per_class(split.labelled, BALANCED, 4) == [4, 4, 4, 4]
         assert sorted([*split.labelled, *split.validation]) == free.labelled.tolist()
-
-    @pytest.mark.parametrize(
-        ("labels", "held_out"),
-        [(torch.arange(2).repeat(100), 40), (torch.arange(2).repeat(99), 0), (torch.arange(11).repeat(19), 0)],
-    )
-    def test_few_labels_are_not_held_out(self, labels: Tensor, held_out: int) -> None:
-        assert len(make_split(labels, DataConfig(), seed=0).validation) == held_out
 
     def test_a_class_keeps_its_only_label(self) -> None:
         labels = torch.tensor([0] * 19 + [1])
@@ -130,9 +124,6 @@ class TestValidation:
     def test_a_rule_that_leaves_no_validation_image(self, config: DataConfig, message: str) -> None:
         with pytest.raises(UserError, match=message):
             make_split(BALANCED, config, seed=0)
-
-    def test_no_validation_images_with_one_label_per_class(self) -> None:
-        assert len(make_split(torch.arange(5), DataConfig(), seed=0).validation) == 0
 
 
 class TestCounts:
@@ -212,7 +203,7 @@ def test_validation_images_come_from_every_class() -> None:
 
 def test_a_split_is_the_same_on_every_machine() -> None:
     """Written on another day; a change of the random numbers would choose other labels for the same seed."""
-    split = make_split(BALANCED, DataConfig(labels_per_class=2, validation_size=4), seed=7)
+    split = make_split(BALANCED, DataConfig(labels_per_class=2, validation="train", validation_size=4), seed=7)
     assert (split.labelled.tolist(), split.validation.tolist()) == EXPECTED_SPLIT
 
 
@@ -255,11 +246,11 @@ class TestPool:
             r"and 0 held out for validation; .* set data.pool to 'all'"
         )
         with pytest.raises(UserError, match=message):
-            make_split(self.labels[:5], DataConfig(pool="unlabelled"), seed=0)
+            make_split(self.labels[:5], DataConfig(pool="unlabelled", validation="none"), seed=0)
 
     @pytest.mark.parametrize("pool", ["all", "unlabelled"])
     def test_a_saved_split_has_the_same_pool(self, pool: str) -> None:
-        split = self.split(pool, labels_per_class=1)
+        split = self.split(pool, labels_per_class=1, validation="none")
         written = json.loads(split.to_json())
         assert (written["pool"], written["train_images"]) == (pool, 6)
         read = Split.from_json(split.to_json(), self.labels)

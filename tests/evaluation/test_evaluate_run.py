@@ -63,7 +63,7 @@ def _model() -> SavedModel:
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     config = Config.parse({"data": {"source": str(_data(tmp_path))}, "evaluation": {"batch_size": 4}})
-    folder = RunFolder.create(tmp_path / "run", config)
+    folder = RunFolder.create(tmp_path / "run", config, config)
     save_model(folder.model, _model())
     return folder.path
 

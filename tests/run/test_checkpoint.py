@@ -18,7 +18,7 @@ from semco.run.checkpoint import (
     save_checkpoint,
     with_prefix,
 )
-from semco.training.optimiser import Rates, build_optimiser
+from semco.training.optimiser import build_optimiser
 from semco.training.state import _load_momenta, _momenta
 
 
@@ -112,20 +112,21 @@ def test_prefixes() -> None:
 def test_momentum_survives() -> None:
     """With one rate for everything, and with another one for the backbone."""
 
-    def stepped(rates: Rates) -> tuple[Network, torch.optim.SGD]:
+    def stepped(config: OptimConfig) -> tuple[Network, torch.optim.SGD]:
         torch.manual_seed(0)
         network = build_network(ModelConfig(backbone="wrn-10-1"), (), 3, 4, 3, 8)
-        return network, build_optimiser(OptimConfig(), rates, network, torch.nn.Linear(2, 2))
+        return network, build_optimiser(config, network, torch.nn.Linear(2, 2))
 
     def step(network: Network, optimiser: torch.optim.SGD) -> None:
         optimiser.zero_grad()
         network(torch.ones(2, 3, 8, 8)).logits.sum().backward()
         optimiser.step()
 
-    for rates in (Rates(0.03, 0.03), Rates(0.03, 0.001)):
-        network, optimiser = stepped(rates)
+    for backbone_lr in (0.03, 0.001):
+        config = OptimConfig(lr=0.03, backbone_lr=backbone_lr)
+        network, optimiser = stepped(config)
         step(network, optimiser)
-        other, fresh = stepped(rates)
+        other, fresh = stepped(config)
         other.load_state_dict(network.state_dict())
         _load_momenta(fresh, _momenta(optimiser))
         step(network, optimiser)
