@@ -193,7 +193,7 @@ def test_images_are_counted_in_the_first_epochs_only() -> None:
 
 
 def test_a_run_of_the_papers_length_keeps_its_first_epochs_as_they_were_logged() -> None:
-    """307,200 steps with a line every 200: the figures of the first 10 epochs (10,240 steps) have all of their lines."""
+    """307,200 steps with a line every 200: figures of the first 10 epochs (10,240 steps) have all their lines."""
     history, table = ClassHistory(early_steps=10_240), np.ones((3, 3, 6), np.int64)
     for step in range(200, 307_201, 200):
         history.append(step, table)
