@@ -25,6 +25,7 @@ def write_classes(folder: Path, scale: float = 1.0, steps: tuple[int, ...] = (10
         "class_id": [0, 1, -1] * 2,
         **{name: [scale * value for value in values] for name, values in counts.items()},
         "correct_group": [scale * value for value in (2, 2, 0, 0, 1, 0)],
+        "both": [0.0] * 6,
         "disagreement": [0.0] * 6,
     }
     folder.mkdir(exist_ok=True)
@@ -52,7 +53,7 @@ def test_repeated_runs_are_added_where_both_have_a_line(tmp_path: Path) -> None:
     assert two is not None
     total = add_counts([one, two])
     assert total.steps.tolist() == [10]
-    assert total.values[0, 0, 0].tolist() == [16, 8, 4, 8, 0]
+    assert total.values[0, 0, 0].tolist() == [16, 8, 4, 8, 0, 0]
 
 
 def test_missing_and_damaged_tables(tmp_path: Path) -> None:

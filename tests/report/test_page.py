@@ -99,7 +99,7 @@ def test_statistics_of_pseudo_labels_are_in_the_report(make_run, tmp_path: Path,
         "class_id": class_ids * len(heads),
     }
     table |= dict.fromkeys(("retained", "correct", "correct_group"), retained)
-    table |= {"images": [2.0] * rows, "disagreement": [0.0] * rows}
+    table |= {"images": [2.0] * rows, "both": [0.0] * rows, "disagreement": [0.0] * rows}
     if not is_known:
         table |= {
             name: [value * (class_id < 0) for value, class_id in zip(table[name], table["class_id"], strict=True)]

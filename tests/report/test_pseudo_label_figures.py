@@ -11,7 +11,7 @@ from semco.analysis.similarity import SimilarClasses
 from semco.report.analysis import comparison_table
 from semco.report.figures import move_apart
 from semco.report.pseudo_label_figures import (
-    disagreement_chart,
+    disagreement_charts,
     ensemble_chart,
     field_chart,
     reliability_chart,
@@ -24,11 +24,12 @@ CLASSES = SimilarClasses(most=(0, 1), least=(3, 2))
 
 
 def counts(heads: tuple[str, ...] = ("one_hot", "semantic", "ensemble")) -> ClassCounts:
-    """Class k retains k + 1 of 10 images in each of three lines; half of them are right; disagreement falls."""
-    values = np.zeros((len(heads), 3, len(NAMES) + 1, 5))
+    """Class k retains k + 1 of 10 images in each of three lines; half are right; of 4 by both heads fewer disagree."""
+    values = np.zeros((len(heads), 3, len(NAMES) + 1, 6))
     retained = np.array([1, 2, 3, 4, 0])
     values[..., 0], values[..., 1], values[..., 2] = 10, retained, retained / 2
-    values[..., 4] = np.array([3, 2, 1])[None, :, None]
+    values[..., 4] = 4
+    values[..., 5] = np.array([3, 2, 1])[None, :, None]
     return ClassCounts(np.array([1, 2, 3]), heads, values)
 
 
@@ -49,11 +50,19 @@ def test_look_alikes_are_solid_and_distinct_classes_dashed() -> None:
 
 
 def test_disagreement_needs_two_heads() -> None:
-    chart = disagreement_chart("SemCo", counts(), CLASSES, NAMES)
-    assert chart is not None
-    assert chart.figure is not None
-    assert [list(line.y) for line in chart.figure.lines] == [[0.3, 0.2, 0.1]] * 4
-    assert disagreement_chart("FixMatch", counts(("one_hot",)), CLASSES, NAMES) is None
+    of_both, of_all = disagreement_charts("SemCo", counts(), CLASSES, NAMES)
+    assert of_both.figure is not None
+    assert of_all.figure is not None
+    assert [list(line.y) for line in of_both.figure.lines] == [[0.75, 0.5, 0.25]] * 4
+    assert [list(line.y) for line in of_all.figure.lines] == [[0.3, 0.2, 0.1]] * 4
+    assert "of the images that both heads retain" in of_both.title
+    assert "of all images" in of_all.title
+    assert disagreement_charts("FixMatch", counts(("one_hot",)), CLASSES, NAMES) == []
+
+
+def test_figures_of_the_first_epochs_end_there() -> None:
+    assert counts().until(2).steps.tolist() == [1, 2]
+    assert counts().until(0).steps.tolist() == [1]  # a line may be longer than ten epochs
 
 
 def test_the_ensemble_is_beside_the_one_hot_head_and_the_baseline() -> None:

@@ -13,7 +13,7 @@ import torch
 from semco.data.split import LABELLED, UNKNOWN
 from semco.distributed.processes import Processes
 from semco.training import pool_statistics
-from semco.training.pool_statistics import SLOTS, ImageCounts, PoolStatistics
+from semco.training.pool_statistics import SLOTS, ClassHistory, ImageCounts, PoolStatistics
 from semco.training.statistics_files import write_class_counts, write_image_counts
 from semco.types import PseudoLabels
 
@@ -42,8 +42,8 @@ def random_steps(heads: tuple[str, ...] = ("one_hot", "semantic")) -> list[Step]
     return steps
 
 
-def counted(steps: list[Step], log_every: int = LOG_EVERY) -> PoolStatistics:
-    statistics = PoolStatistics(GROUPS, POOL)
+def counted(steps: list[Step], log_every: int = LOG_EVERY, early_steps: int = 10**9) -> PoolStatistics:
+    statistics = PoolStatistics(GROUPS, POOL, early_steps)
     for number, (index, truth, pseudo) in enumerate(steps, start=1):
         statistics.add(pseudo, truth, index)
         if number % log_every == 0:
@@ -72,6 +72,7 @@ def slow_recount(steps: list[Step]) -> tuple[Counter[tuple[int, str, int, str]],
                     right_group = [bool(GROUPS[label] == GROUPS[true]) for label in labels]
                     by_class[line, head, true, "correct"] += sum(right) / len(right)  # type: ignore[assignment]
                     by_class[line, head, true, "correct_group"] += sum(right_group) / len(right_group)  # type: ignore[assignment]
+            by_class[line, "ensemble", true, "both"] += len(kept) == 2
             by_class[line, "ensemble", true, "disagreement"] += len(set(kept.values())) == 2
             for head in kept:
                 by_image[image][f"retained_{head}"] += 1
@@ -86,7 +87,7 @@ def test_tables_equal_a_slow_recount(tmp_path: Path) -> None:
     write_class_counts(tmp_path / "classes.parquet", statistics.history)
     rows = pq.read_table(tmp_path / "classes.parquet").to_pylist()
     assert len(rows) == STEPS // LOG_EVERY * 3 * (len(GROUPS) + 1)
-    names = ("images", "retained", "correct", "correct_group", "disagreement")
+    names = ("images", "retained", "correct", "correct_group", "both", "disagreement")
     for row in rows:
         key = row["step"], row["head"], row["class_id"]
         assert [row[name] for name in names] == [by_class[*key, name] for name in names], key
@@ -116,10 +117,12 @@ def test_one_head_has_no_ensemble(tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "classes.parquet")["head"].unique().to_pylist() == ["one_hot"]
 
 
+@pytest.mark.parametrize("early_steps", [9, 35, 100])
 @pytest.mark.parametrize("interrupted_after", [7, 10, 33])
-def test_counts_survive_saving_at_any_step(interrupted_after: int) -> None:
+def test_counts_survive_saving_at_any_step(interrupted_after: int, early_steps: int) -> None:
     steps, alone = random_steps(), Processes()
-    whole, first, second = counted(steps), PoolStatistics(GROUPS, POOL), PoolStatistics(GROUPS, POOL)
+    whole = counted(steps, early_steps=early_steps)
+    first, second = (PoolStatistics(GROUPS, POOL, early_steps) for _ in range(2))
     for number, (index, truth, pseudo) in enumerate(steps, start=1):
         part = first if number <= interrupted_after else second
         part.add(pseudo, truth, index)
@@ -141,9 +144,9 @@ def test_soft_weights_are_fractions() -> None:
     statistics = PoolStatistics(GROUPS)
     statistics.add(pseudo, torch.tensor([2]), None)
     table = statistics.end_line(1, Processes())[:, 2] / 1000
-    assert table[0].tolist() == [1, 0.25, 0, 0, 0]
-    assert table[1].tolist() == [1, 1, 1, 1, 0]
-    assert table[2].tolist() == [1, 1, 0.8, 0.8, 0.25]
+    assert table[0].tolist() == [1, 0.25, 0, 0, 0, 0]
+    assert table[1].tolist() == [1, 1, 1, 1, 0, 0]
+    assert table[2].tolist() == [1, 1, 0.8, 0.8, 0.25, 0.25]
     assert statistics.history.steps == []  # a pool of unknown size is not kept
 
 
@@ -179,3 +182,33 @@ def test_long_runs_keep_a_bounded_number_of_lines(monkeypatch: pytest.MonkeyPatc
     assert len(long.history.steps) <= 6
     assert long.history.steps[-1] == 39
     assert (np.sum(long.history.tables, axis=0) == np.sum(short.history.tables, axis=0)).all()
+
+
+def test_images_are_counted_in_the_first_epochs_only() -> None:
+    steps = random_steps()
+    some, first = counted(steps, early_steps=21).images, counted(steps[:21], log_every=3).images
+    assert (some.seen == first.seen).all()
+    assert (some.wrong_count == first.wrong_count).all()
+    assert counted(steps).images.seen.sum() > some.seen.sum()
+
+
+def test_a_run_of_the_papers_length_keeps_its_first_epochs_as_they_were_logged() -> None:
+    """307,200 steps with a line every 200: figures of the first 10 epochs (10,240 steps) have all their lines."""
+    history, table = ClassHistory(early_steps=10_240), np.ones((3, 3, 6), np.int64)
+    for step in range(200, 307_201, 200):
+        history.append(step, table)
+    early = [step for step in history.steps if step <= 10_240]
+    assert early == list(range(200, 10_201, 200))
+    assert len(history.steps) <= pool_statistics.MOST_LINES
+    assert history.steps[-1] == 307_200
+    assert np.sum(history.tables, axis=0)[0, 0, 0] == 307_200 // 200  # nothing is lost
+    later = np.diff(history.steps[len(early) :])
+    assert later.max() <= 4 * later.min()
+
+
+def test_very_fine_lines_of_the_first_epochs_are_bounded_too() -> None:
+    history, table = ClassHistory(early_steps=10_240), np.ones((3, 3, 6), np.int64)
+    for step in range(1, 20_001):
+        history.append(step, table)
+    assert len(history.steps) <= pool_statistics.MOST_LINES
+    assert sum(step <= 10_240 for step in history.steps) > 100

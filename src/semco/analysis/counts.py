@@ -20,13 +20,14 @@ from semco.files import exists
 from semco.run.folder import RunFolder
 from semco.training.pool_statistics import COLUMNS, HEADS, ROWS
 
-Measure = Literal["ratio", "accuracy", "group_accuracy", "disagreement"]
+Measure = Literal["ratio", "accuracy", "group_accuracy", "disagreement", "disagreement_of_both"]
 # The count that a measure divides, and the one by which it divides.
 FRACTIONS: dict[Measure, tuple[str, str]] = {
     "ratio": ("retained", "images"),
     "accuracy": ("correct", "retained"),
     "group_accuracy": ("correct_group", "retained"),
     "disagreement": ("disagreement", "images"),
+    "disagreement_of_both": ("disagreement", "both"),
 }
 Curve = tuple[list[float], list[float]]  # steps, values
 
@@ -37,7 +38,7 @@ class ClassCounts:
 
     steps: NDArray[np.int64]  # (L,)
     heads: tuple[str, ...]
-    values: NDArray[np.float64]  # (H, L, K + 1, 5)
+    values: NDArray[np.float64]  # (H, L, K + 1, 6)
 
     @property
     def num_classes(self) -> int:
@@ -53,10 +54,15 @@ class ClassCounts:
         """The ensemble of both heads if there is one, else the only head."""
         return self.heads[-1]
 
+    def until(self, step: int) -> ClassCounts:
+        """Return the counts of the log lines up to a step; at least the first one."""
+        kept = max(1, int((self.steps <= step).sum()))
+        return ClassCounts(self.steps[:kept], self.heads, self.values[:, :kept])
+
     def curve(self, head: str, class_ids: Sequence[int], measure: Measure) -> Curve:
         """Return a measure of some classes together at each log line; lines where it is not defined are left out."""
         part, whole = FRACTIONS[measure]
-        counts = self.values[self.heads.index(head)][:, list(class_ids)].sum(axis=1)  # (L, 5)
+        counts = self.values[self.heads.index(head)][:, list(class_ids)].sum(axis=1)  # (L, 6)
         above, below = counts[:, COLUMNS.index(part)], counts[:, COLUMNS.index(whole)]
         defined = below > 0
         return self.steps[defined].astype(float).tolist(), (above[defined] / below[defined]).tolist()

@@ -15,7 +15,7 @@ from semco.evaluation.samples import SMALL_IMAGE, picture_url
 from semco.report.names import group_by_experiment, method_title
 from semco.report.pseudo_label_figures import (
     convergence_chart,
-    disagreement_chart,
+    disagreement_charts,
     ensemble_chart,
     field_chart,
     reliability_chart,
@@ -26,6 +26,10 @@ from semco.report.sections import ImageTile, Section
 from semco.report.tables import format_accuracy
 from semco.run.folder import RunFolder
 from semco.run.identity import experiment_fields
+from semco.training.pool_statistics import EARLY_EPOCHS
+from semco.training.statistics import TEST_ACCURACY
+
+TEST_TITLE = "Test error, for this figure only: nothing was chosen by it"
 
 
 def analysis_sections(paths: Sequence[Path], *, has_images: bool = True) -> list[Section]:
@@ -45,7 +49,8 @@ def run_sections(runs: Sequence[Run], *, has_images: bool = True) -> list[Sectio
     names = runs[0].class_names
     classes = _similar_classes(runs[0]) if names and counts else None
     if classes is not None and classes.most:
-        sections = [*_pseudo_labels(counts, classes, names), *sections]
+        early = {name: _early_steps(experiments[name][0]) for name in counts}
+        sections = [*_pseudo_labels(counts, early, classes, names), *sections]
         if has_images:
             sections.append(_confused(experiments, counts, classes, names))
     return [section for section in sections if not section.is_empty]
@@ -55,16 +60,25 @@ def _similar_classes(run: Run) -> SimilarClasses | None:
     return find_similar_classes(run.class_names, RunFolder(run.path).config().labels)
 
 
+def _early_steps(run: Run) -> int:
+    return EARLY_EPOCHS * RunFolder(run.path).config().training.steps_per_epoch
+
+
 def _counts(runs: Sequence[Run]) -> ClassCounts | None:
     """Return the counts per class; None if there are none, or the true classes of the pool are not known."""
     found = [counts for run in runs if (counts := read_class_counts(run.path)) is not None]
     return add_counts(found) if any(counts.has_classes for counts in found) else None
 
 
-def _pseudo_labels(counts: Mapping[str, ClassCounts], classes: SimilarClasses, names: Sequence[str]) -> list[Section]:
-    charts = [chart for name, each in counts.items() for chart in similar_class_charts(name, each, classes, names)]
-    disagreements = [disagreement_chart(name, each, classes, names) for name, each in counts.items()]
-    others = [chart for chart in (*disagreements, ensemble_chart(counts)) if chart is not None]
+def _pseudo_labels(
+    counts: Mapping[str, ClassCounts], early: Mapping[str, int], classes: SimilarClasses, names: Sequence[str]
+) -> list[Section]:
+    """Return tables over whole runs, and the paper's figures over their first 10 epochs; ``early``: these in steps."""
+    first = {name: each.until(early[name]) for name, each in counts.items()}
+    charts = [chart for name, each in first.items() for chart in similar_class_charts(name, each, classes, names)]
+    others = [chart for name, each in first.items() for chart in disagreement_charts(name, each, classes, names)]
+    if (ensemble := ensemble_chart(first)) is not None:
+        others.append(ensemble)
     return [
         Section("Pseudo-labels in numbers", NUMBERS, *comparison_table(counts, classes)),
         Section("Look-alike and distinct classes", FIGURE_2, charts=tuple(charts)),
@@ -77,8 +91,9 @@ NUMBERS = (
     "distinct the four whose nearest class is farthest. Disagreement: both heads confident of different classes, in "
     "the first and in the last third of the log lines."
 )
-FIGURE_2 = "How many images of a class are retained for pseudo-labelling, and how many of these get the right label."
-FIGURE_4 = "How often the two heads are confident of different classes, and how accurate the retained labels are."
+FIRST = "over the first 10 epochs, as in the paper (in shorter runs: over the whole run)."
+FIGURE_2 = f"How many images of a class are retained, and how many of these get the right label, {FIRST}"
+FIGURE_4 = f"How often the heads are confident of different classes, and how accurate the retained labels are, {FIRST}"
 
 
 def comparison_table(
@@ -116,20 +131,18 @@ def _disagreement(counts: ClassCounts) -> list[float | None]:
 
 
 def _convergence(experiments: Mapping[str, Sequence[Run]]) -> Section:
-    curves = {
-        name: [
-            (steps, [1 - value for value in values]) for run in runs for steps, values in [_validation(run)] if steps
-        ]
-        for name, runs in experiments.items()
-    }
-    chart = convergence_chart({name: series for name, series in curves.items() if series})
-    return Section(
-        "Convergence", "Error of the EMA weights on the validation images.", charts=(chart,) if chart else ()
-    )
+    """Return the error over the steps: on validation images or, in runs that hold out none, on test images."""
+    charts = []
+    for metric, title in (("validation_accuracy", "Validation error"), (TEST_ACCURACY, TEST_TITLE)):
+        curves = {name: _errors(runs, metric) for name, runs in experiments.items()}
+        if (chart := convergence_chart({name: each for name, each in curves.items() if each}, title)) is not None:
+            charts.append(chart)
+    return Section("Convergence", "Error of the EMA weights.", charts=tuple(charts))
 
 
-def _validation(run: Run) -> tuple[list[float], list[float]]:
-    return run.series("validation_accuracy")
+def _errors(runs: Sequence[Run], metric: str) -> list[tuple[list[float], list[float]]]:
+    series = [run.series(metric) for run in runs]
+    return [(steps, [1 - value for value in values]) for steps, values in series if steps]
 
 
 def _calibration(experiments: Mapping[str, Sequence[Run]]) -> Section:

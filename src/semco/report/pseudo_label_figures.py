@@ -19,7 +19,8 @@ MEASURE_TITLES: dict[Measure, str] = {
     "ratio": "fraction retained",
     "accuracy": "accuracy of the retained",
     "group_accuracy": "group accuracy of the retained",
-    "disagreement": "both heads confident of different classes",
+    "disagreement": "both heads confident of different classes, of all images",
+    "disagreement_of_both": "different classes, of the images that both heads retain",
 }
 HEAD_TITLES = {"one_hot": "one-hot head", "semantic": "semantic head", "ensemble": "ensemble", "average": "average"}
 ALIKE = "Solid lines: the classes whose label vectors are closest to another class; dashed: the most distinct ones."
@@ -57,13 +58,22 @@ def similar_class_charts(
     return charts
 
 
-def disagreement_chart(method: str, counts: ClassCounts, classes: SimilarClasses, names: Sequence[str]) -> Chart | None:
-    """Return how often the heads disagree, for look-alike and distinct classes (Fig. 4 c)."""
+def disagreement_charts(method: str, counts: ClassCounts, classes: SimilarClasses, names: Sequence[str]) -> list[Chart]:
+    """Return how often the heads disagree, for look-alike and distinct classes (Fig. 4 c), with two denominators.
+
+    Of all images it is at most what the head that retains less retains. Of the images that both heads retain it shows
+    the paper's "highly disagree" at first and the "sharp reduction".
+    """
     if not has_both_heads(counts):
-        return None
-    lines = similar_class_lines(counts, "ensemble", classes, names, "disagreement")
-    title = f"{method}: {MEASURE_TITLES['disagreement']}"
-    return chart_of(title, LineFigure(lines, title, percent=True, fit_y=True, has_names=True), ALIKE)
+        return []
+    measures: tuple[Measure, ...] = ("disagreement_of_both", "disagreement")
+    charts = []
+    for measure in measures:
+        lines = similar_class_lines(counts, "ensemble", classes, names, measure)
+        title = f"{method}: {MEASURE_TITLES[measure]}"
+        if lines:
+            charts.append(chart_of(title, LineFigure(lines, title, percent=True, fit_y=True, has_names=True), ALIKE))
+    return charts
 
 
 def ensemble_chart(counts: Mapping[str, ClassCounts]) -> Chart | None:
@@ -80,14 +90,13 @@ def ensemble_chart(counts: Mapping[str, ClassCounts]) -> Chart | None:
     return chart_of(title, LineFigure(lines, title, percent=True)) if lines else None
 
 
-def convergence_chart(curves: Mapping[str, Sequence[Curve]]) -> Chart | None:
-    """Return the validation error of each method over the steps; thin lines are single seeds (Fig. 4 a, b)."""
+def convergence_chart(curves: Mapping[str, Sequence[Curve]], title: str = "Validation error") -> Chart | None:
+    """Return the error of each method over the steps; thin lines are single seeds (Fig. 4 a, b)."""
     from semco.report.charts import lines_with_mean
 
     lines = [
         line for colour, (name, series) in enumerate(curves.items()) for line in lines_with_mean(name, series, colour)
     ]
-    title = "Validation error"
     return chart_of(title, LineFigure(lines, title, percent=True, fit_y=True)) if lines else None
 
 

@@ -37,6 +37,7 @@ from semco.training.forward import NetworkForward
 from semco.training.learning_rate import learning_rate
 from semco.training.observer import NullObserver, Observer
 from semco.training.optimiser import StartDecay, build_optimiser, probe_heads
+from semco.training.pool_statistics import EARLY_EPOCHS
 from semco.training.schedule import Schedule
 from semco.training.signals import Interrupted, StopRequest, announce_stop, catch_signals
 from semco.training.skipping import COMPILED_PARTS, PARTS
@@ -93,7 +94,11 @@ class Trainer:
             ema_copy(network),
             method,
             build_optimiser(config.optim, network, method),
-            Meters(group_ids, len(batches.pool[0]) if config.training.statistics else 0),
+            Meters(
+                group_ids,
+                len(batches.pool[0]) if config.training.statistics else 0,
+                EARLY_EPOCHS * config.training.steps_per_epoch,
+            ),
             self._processes,
         )
         self._step_module = self._build_step()

@@ -24,10 +24,13 @@ from semco.types import PseudoLabels
 HEADS = ("one_hot", "semantic")
 # The ensemble retains an image that either head retains. If they retain different classes, each counts half.
 ROWS = (*HEADS, "ensemble")
-# Disagreement, both heads retain an image with different classes, is counted for the ensemble.
-COLUMNS = ("images", "retained", "correct", "correct_group", "disagreement")
+# Counted for the ensemble: images that both heads retain ("both"), and those of them with different classes.
+COLUMNS = ("images", "retained", "correct", "correct_group", "both", "disagreement")
 THOUSANDTHS = 1000
-# Log lines that are kept; if there are more, each two neighbours are added.
+# The paper's figures show the first 10 epochs "in a highly granular view" (supplement), and its most confused images
+# are those of the first 10 epochs.
+EARLY_EPOCHS = 10
+# Log lines that are kept; if there are more, two neighbours of the early or of the later ones are added.
 MOST_LINES = 400
 # Wrong classes that are counted per image. If an image is given more, the rarest is replaced and its count is taken
 # over (the space-saving algorithm), so counts are then upper bounds.
@@ -40,7 +43,7 @@ Floats = NDArray[np.floating]
 
 
 def count_classes(truth: Ints, labels: Ints, weights: Floats, group_ids: Ints) -> NDArray[np.int64]:
-    """Return the counts (3, K + 1, 5) by `ROWS`, true class (the last: unknown) and `COLUMNS`, in thousandths.
+    """Return the counts (3, K + 1, 6) by `ROWS`, true class (the last: unknown) and `COLUMNS`, in thousandths.
 
     ``truth`` is (U,); ``labels`` and ``weights`` are (2, U), with weights of 0 for a head that does not exist.
     """
@@ -51,24 +54,22 @@ def count_classes(truth: Ints, labels: Ints, weights: Floats, group_ids: Ints) -
     right = (labels == truth) & known  # (2, U)
     right_group = (group_ids[labels] == group_ids[truth.clip(min=0)]) & known
     either, share = weights.max(axis=0), weights / np.maximum(weights.sum(axis=0), 1e-12)
-    different = weights.prod(axis=0) * (labels[0] != labels[1])
+    both = weights.prod(axis=0)
     table = np.zeros((len(ROWS), classes + 1, len(COLUMNS)), np.int64)
-    columns = [(weights[h], weights[h] * right[h], weights[h] * right_group[h], None) for h in range(len(HEADS))]
-    columns.append(
-        (either, either * (share * right).sum(axis=0), either * (share * right_group).sum(axis=0), different)
-    )
+    columns = [[weights[h], weights[h] * right[h], weights[h] * right_group[h]] for h in range(len(HEADS))]
+    of_ensemble = [either, either * (share * right).sum(axis=0), either * (share * right_group).sum(axis=0)]
+    columns.append([*of_ensemble, both, both * (labels[0] != labels[1])])
     table[:, :, 0] = THOUSANDTHS * np.bincount(row, minlength=classes + 1)
     for h, values in enumerate(columns):
         for c, value in enumerate(values, start=1):
-            if value is not None:
-                thousandths = np.rint(THOUSANDTHS * value)
-                table[h, :, c] = np.bincount(row, weights=thousandths, minlength=classes + 1)
+            thousandths = np.rint(THOUSANDTHS * value)
+            table[h, :, c] = np.bincount(row, weights=thousandths, minlength=classes + 1)
     return table
 
 
 @dataclass
 class ImageCounts:
-    """How often each image of the pool was seen, retained, and given which wrong class; bounded in the run's length."""
+    """How often each image of the pool was seen, retained, and given which wrong class, in the first epochs."""
 
     seen: NDArray[np.int32]  # (N,)
     retained: NDArray[np.int32]  # (2, N), with at least half the weight, by head
@@ -125,33 +126,39 @@ class ImageCounts:
 
 @dataclass
 class ClassHistory:
-    """The counts per class of each log line."""
+    """The counts per class of each log line; the early ones stay as fine as they were logged, up to half of all."""
 
+    early_steps: int
     steps: list[int] = field(default_factory=list)
-    tables: list[NDArray[np.int64]] = field(default_factory=list)  # each (3, K + 1, 5)
+    tables: list[NDArray[np.int64]] = field(default_factory=list)  # each (3, K + 1, 6)
 
     def append(self, step: int, table: NDArray[np.int64]) -> None:
         self.steps.append(step)
         self.tables.append(table)
         if len(self.steps) > MOST_LINES:
-            odd = len(self.steps) % 2  # the first line stays alone, so that the last step is kept
-            self.tables = self.tables[:odd] + [
-                one + other for one, other in zip(self.tables[odd::2], self.tables[odd + 1 :: 2], strict=True)
-            ]
-            self.steps = self.steps[:odd] + self.steps[odd + 1 :: 2]
+            early = sum(each <= self.early_steps for each in self.steps)
+            self._add_two_lines(*((0, early) if early > MOST_LINES // 2 else (early, len(self.steps))))
+
+    def _add_two_lines(self, start: int, end: int) -> None:
+        """Add the two neighbouring lines from ``start`` to ``end`` that together span the fewest steps."""
+        ends = np.asarray([0, *self.steps][start : end + 1])
+        first = start + int(np.argmin(ends[2:] - ends[:-2]))
+        self.tables[first : first + 2] = [self.tables[first] + self.tables[first + 1]]
+        del self.steps[first]
 
 
 class PoolStatistics:
     """What pseudo-labelling did so far, in one of possibly several processes.
 
-    With a ``pool_size`` of 0 nothing is counted per image, and no log line is kept.
+    With a ``pool_size`` of 0 nothing is counted per image, and no log line is kept. Images are counted in the first
+    ``early_steps`` steps.
     """
 
-    def __init__(self, group_ids: Tensor, pool_size: int = 0) -> None:
-        self._group_ids = group_ids.numpy(force=True)
+    def __init__(self, group_ids: Tensor, pool_size: int = 0, early_steps: int = 10**9) -> None:
+        self._group_ids, self._early_steps, self._taken = group_ids.numpy(force=True), early_steps, 0
         self._pending: list[tuple[Tensor | None, Tensor, Mapping[str, PseudoLabels]]] = []
         self.current = self._zeros()
-        self.history = ClassHistory()
+        self.history = ClassHistory(early_steps)
         self.images = ImageCounts.empty(pool_size)
 
     @property
@@ -185,11 +192,13 @@ class PoolStatistics:
         )
         self.current += count_classes(truth, labels, weights.astype(np.float64), self._group_ids)
         index = [index for index, _, _ in pending if index is not None]
-        if self.is_kept and index:
-            self.images.add(_joined(index), truth, labels, weights)
+        early = sum(len(each) for _, each, _ in pending[: max(0, self._early_steps - self._taken)])  # images
+        if self.is_kept and index and early:
+            self.images.add(_joined(index)[:early], truth[:early], labels[:, :early], weights[:, :early])
+        self._taken += len(pending)
 
     def end_line(self, step: int, processes: Processes) -> NDArray[np.int64]:
-        """Return the counts (3, K + 1, 5) of all processes since the last line, and start again from zero."""
+        """Return the counts (3, K + 1, 6) of all processes since the last line, and start again from zero."""
         self.count()
         (table,) = reduce_over_processes([torch.from_numpy(self.current)], processes)
         self.current = self._zeros()
@@ -209,6 +218,7 @@ class PoolStatistics:
         history = np.stack(self.history.tables) if self.history.tables else self._zeros()[None][:0]
         return {
             "current": stack_over_processes(torch.from_numpy(self.current), processes),
+            "taken": torch.tensor(self._taken),
             "steps": torch.tensor(self.history.steps, dtype=torch.int64),
             "history": torch.from_numpy(history),
             **_stack(self.images, processes),
@@ -222,7 +232,8 @@ class PoolStatistics:
         has_any = processes.rank < len(current)
         self.current = current[processes.rank].copy() if has_any else self._zeros()
         self.images = images[processes.rank] if has_any else ImageCounts.empty(len(self.images.seen))
-        self.history = ClassHistory(state["steps"].tolist(), list(state["history"].numpy()))
+        self._taken = int(state["taken"])
+        self.history = ClassHistory(self._early_steps, state["steps"].tolist(), list(state["history"].numpy()))
 
 
 def _joined(parts: list[Tensor]) -> NDArray[Any]:

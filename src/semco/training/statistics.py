@@ -22,6 +22,8 @@ from semco.types import PseudoLabels, StepResult
 ALONE, GROUPED, UNKNOWN = 0, 1, 2
 # Columns: images, retained, retained and correct, retained and in the right group.
 COLUMNS = 4
+# Accuracy on the test images in runs without validation images, for Fig. 4 a and b; nothing is chosen by it.
+TEST_ACCURACY = "test_accuracy_for_figures"
 # The most confident fraction of the images of grouped classes, and the name of the accuracy on it.
 MOST_CONFIDENT, CONFIDENT_ACCURACY = 0.2, "surest_accuracy/grouped"
 
@@ -88,7 +90,7 @@ def shares_group(group_ids: Tensor) -> Tensor:
 
 
 def describe_classes(table: NDArray[np.int64], is_grouped: Tensor) -> dict[str, float | None]:
-    """Return `describe_table` of each head that retained or saw anything, from counts (3, K + 1, 5) by class."""
+    """Return `describe_table` of each head that retained or saw anything, from counts (3, K + 1, 6) by class."""
     described: dict[str, float | None] = {}
     kind = np.append(is_grouped.numpy(force=True).astype(np.int64), UNKNOWN)  # (K + 1,)
     for head, counts in zip(HEADS, table[:, :, :COLUMNS] / THOUSANDTHS, strict=False):
@@ -100,13 +102,13 @@ def describe_classes(table: NDArray[np.int64], is_grouped: Tensor) -> dict[str, 
 class Meters:
     """Sums since the last log line. They are part of a checkpoint, so that resuming a run changes no line."""
 
-    def __init__(self, group_ids: Tensor, pool_size: int = 0) -> None:
+    def __init__(self, group_ids: Tensor, pool_size: int = 0, early_steps: int = 10**9) -> None:
         """``pool_size``: number of images for which pseudo-labels are counted; 0 counts them by class only."""
         self._group_ids = group_ids
         self._is_grouped = shares_group(group_ids)
         self._heads: tuple[str, ...] = ()
         self.sums: dict[str, Tensor] = {}
-        self.pool = PoolStatistics(group_ids, pool_size)
+        self.pool = PoolStatistics(group_ids, pool_size, early_steps)
 
     def add(self, result: StepResult, truth: Tensor, index: Tensor | None = None) -> None:
         """Add one step without waiting for the device; ``index`` (U,) are positions in the pool."""
