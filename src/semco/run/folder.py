@@ -43,7 +43,11 @@ def check_free(path: Path) -> None:
     if exists(path) and not path.is_dir():
         raise UserError(f"{path} is a file; choose another folder for the run.")
     if exists(path) and any(not is_leftover(entry) for entry in path.iterdir()):
-        raise UserError(f"{_what_is_there(path)}choose another folder for the new run.")
+        raise _not_free(path)
+
+
+def _not_free(path: Path) -> UserError:
+    return UserError(f"{_what_is_there(path)}choose another folder for the new run.")
 
 
 def _what_is_there(path: Path) -> str:
@@ -84,7 +88,10 @@ class RunFolder:
         except OSError as error:
             raise UserError(f"cannot create the run folder {path}: {error.strerror}.") from None
         run = cls(path)
-        write_text(run.config_file, config.to_yaml())
+        try:
+            write_text(run.config_file, config.to_yaml(), is_new=True)
+        except FileExistsError:  # another process has begun a run here at the same instant
+            raise _not_free(path) from None
         return run
 
     @classmethod

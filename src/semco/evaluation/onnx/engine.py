@@ -21,7 +21,7 @@ from torch import Tensor
 from semco.errors import UserError, brief
 from semco.evaluation.engine import About, Scores
 from semco.evaluation.model_check import group_problem
-from semco.evaluation.onnx_trial import PHOTOS, SHAPE, try_model
+from semco.evaluation.onnx.trial import PHOTOS, SHAPE, try_model
 from semco.evaluation.probabilities import Head, finite_array
 from semco.files import open_regular
 
