@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import pickle
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,8 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.utils import estimator_checks
 
 from semco import SemCoClassifier, UserError
+from semco.training.loop import Trainer
+from semco.training.signals import Interrupted, Stopped
 from tests.conftest import CLASSES, tiny_images
 
 pytestmark = pytest.mark.usefixtures("no_page")
@@ -191,6 +196,27 @@ def test_a_grid_search_scores_labelled_images_only(partly_labelled: tuple[np.nda
         assert search.cv_results_[f"split{number}_test_score"][1] == np.mean(
             model.predict(images[known]) == labels[known]
         )
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_whole_search(
+    partly_labelled: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    """Other errors of a fit are recorded as NaN, and the next fit begins."""
+    original, fits = Trainer._train, []
+
+    def signalled(self: Trainer, *batch: Any) -> None:
+        fits.append(self.run_folder.path)
+        os.kill(os.getpid(), number)
+        original(self, *batch)
+
+    monkeypatch.setattr(Trainer, "_train", signalled)
+    search = GridSearchCV(small(class_names=CLASSES, method="supervised"), {"steps": [2, 3]}, cv=2, refit=False)
+    with pytest.raises(Stopped) as stopped:
+        search.fit(*partly_labelled)
+    assert len(set(fits)) == 1
+    again = pickle.loads(pickle.dumps(stopped.value))  # as from one of scikit-learn's workers
+    assert (type(again), str(again), again.exit_code) == (Interrupted, str(stopped.value), 128 + number)
 
 
 def test_paths_instead_of_arrays(partly_labelled: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:

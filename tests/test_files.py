@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import os
 import socket
+import stat
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from semco.errors import UserError
-from semco.files import exists, expand_home, open_in_place, open_regular, read_json, read_json_object, read_text
+from semco.files import (
+    atomic_path,
+    exists,
+    expand_home,
+    open_in_place,
+    open_regular,
+    read_json,
+    read_json_object,
+    read_text,
+    write_json,
+)
 
 
 def test_regular_files_are_opened(tmp_path: Path) -> None:
@@ -120,3 +133,20 @@ def test_the_middle_of_a_long_message_is_left_out() -> None:
     assert len(message) < 1600
     assert message.startswith("the file x")
     assert message.endswith("x is damaged; restore it.")
+
+
+@pytest.mark.parametrize(("mask", "mode"), [(0o077, 0o600), (0o022, 0o644), (0o002, 0o664)])
+def test_new_files_have_the_permissions_that_the_user_wants(tmp_path: Path, mask: int, mode: int) -> None:
+    before = os.umask(mask)
+    try:
+        write_json(tmp_path / "a.json", {})
+        with atomic_path(tmp_path / "b.safetensors") as temporary:
+            save_file({"x": torch.zeros(1)}, temporary)
+        open_in_place(tmp_path / "c.log", "a").close()
+    finally:
+        os.umask(before)
+    assert {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {
+        "a.json": mode,
+        "b.safetensors": mode,
+        "c.log": mode,
+    }

@@ -15,6 +15,7 @@ from torture.originals import small_values, write_data
 from torture.summary import Tally
 from torture.workers import attempt
 
+import semco
 from semco.config import configure
 from semco.errors import UserError
 from semco.experiment import train
@@ -94,7 +95,7 @@ print(json.dumps(run_attack(attack, Path(sys.argv[1]), 3, range(12), time.monoto
 
 def test_hangs_crashes_and_much_memory_are_failures(tmp_path: Path) -> None:
     """In a program of its own, because forking a process that runs tests is not safe."""
-    environment = {**os.environ, "PYTHONPATH": f"{TESTS}:{TESTS.parent / 'src'}"}
+    environment = {**os.environ, "PYTHONPATH": f"{TESTS}:{Path(semco.__file__).parents[1]}"}
     command = [sys.executable, "-c", PROGRAM, str(tmp_path / "work")]
     finished = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert finished.returncode == 0, finished.stderr

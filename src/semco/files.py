@@ -6,18 +6,20 @@ incomplete file under the final name. Only regular files are read: opening a nam
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
 import re
+import secrets
 import shutil
 import stat
 import struct
-import tempfile
+import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Literal
 
@@ -28,34 +30,58 @@ except ImportError:  # not a POSIX system
 
 from safetensors import SafetensorError
 
-from semco.errors import UserError, brief
+from semco.errors import SemcoWarning, UserError, brief
 
 
 @contextmanager
-def atomic_path(target: Path) -> Iterator[Path]:
-    """Yield a temporary path beside ``target``; the file replaces ``target`` if the block ends without an error."""
-    temporary = _empty_file_beside(target)
+def atomic_path(target: Path, *, is_new: bool = False) -> Iterator[Path]:
+    """Yield a temporary path beside ``target``; the file replaces ``target`` if the block ends without an error.
+
+    If it ``is_new``, an existing ``target`` is a `FileExistsError`, also if it was created at the same instant.
+    """
+    temporary, mode = _empty_file_beside(target)
     try:
         yield temporary
         flush_to_disk(temporary)
-        temporary.chmod(0o644)  # mkstemp creates files that only their owner can read
-        temporary.replace(target)
+        temporary.chmod(mode)  # safetensors puts a file in its place that only its owner can read
+        (_link if is_new else os.replace)(temporary, target)
         flush_to_disk(target.parent)  # a rename survives a power loss only if the folder is on the disk
+    except FileExistsError:
+        raise
     except (OSError, SafetensorError) as error:  # safetensors reports a full disk as its own error
         raise cannot_write(target, error) from error
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def _empty_file_beside(target: Path) -> Path:
-    """Create an empty file in the folder of ``target``, and the folder if it does not exist, and return its path."""
+def _link(temporary: Path, target: Path) -> None:
+    """Give a file its name, unless something has it: the one operation that is never done twice."""
+    try:
+        os.link(temporary, target)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+        temporary.replace(target)
+
+
+def _empty_file_beside(target: Path) -> tuple[Path, int]:
+    """Create an empty file in the folder of ``target``, and the folder if it does not exist; return path and mode.
+
+    The mode is what the user's umask leaves, as for any file of theirs.
+    """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+        while True:
+            path = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+            with suppress(FileExistsError):
+                handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+                break
+        mode = stat.S_IMODE(os.fstat(handle).st_mode)
     except OSError as error:
         raise cannot_write(target, error) from error
     os.close(handle)
-    return Path(name)
+    return path, mode
 
 
 def cannot_write(target: Path, error: Exception) -> UserError:
@@ -132,9 +158,9 @@ def encode_text(text: str) -> bytes:
         return text.encode("utf-8", "backslashreplace")
 
 
-def write_text(target: Path, text: str) -> None:
-    """Write a text file atomically."""
-    with atomic_path(target) as temporary:
+def write_text(target: Path, text: str, *, is_new: bool = False) -> None:
+    """Write a text file atomically; if it ``is_new``, an existing one is a `FileExistsError`."""
+    with atomic_path(target, is_new=is_new) as temporary:
         temporary.write_bytes(encode_text(text))
 
 
@@ -150,14 +176,25 @@ def write_json(target: Path, value: Any) -> None:
 _NO_DETOUR = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
-def open_in_place(path: Path, mode: Literal["a", "ab", "wb"]) -> IO[Any]:
+_FLAGS = {"rb": os.O_RDONLY, "r+b": os.O_RDWR, "wb": os.O_WRONLY | os.O_CREAT | os.O_TRUNC}
+_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+
+
+def open_in_place(path: Path, mode: Literal["a", "ab", "wb", "r+b"]) -> IO[Any]:
     """Open a file to append or overwrite; a link, folder, named pipe or device of its name is a `UserError`."""
     _check_writable_kind(path)
-    flags = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if mode == "wb" else os.O_APPEND) | _NO_DETOUR
     try:
-        handle = os.open(path, flags, 0o644)
+        return open_no_detour(path, mode)
     except OSError as error:
         raise cannot_write(path, error) from error
+
+
+def open_no_detour(path: Path, mode: Literal["a", "ab", "wb", "r+b", "rb"]) -> IO[Any]:
+    """Open a regular file; anything else of its name, also a link, is an `OSError`, and nothing is waited for."""
+    handle = os.open(path, _FLAGS.get(mode, _APPEND) | _NO_DETOUR, 0o666)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     return os.fdopen(handle, mode, encoding="utf-8" if mode == "a" else None)
 
 
@@ -215,6 +252,7 @@ def _kind_of_file(mode: int) -> str:
 
 _KINDS_OF_FILES = {
     stat.S_IFDIR: "a folder",
+    stat.S_IFREG: "a file",
     stat.S_IFIFO: "a named pipe",
     stat.S_IFSOCK: "a socket",
     stat.S_IFLNK: "a link",
@@ -297,14 +335,34 @@ _JSON_KINDS = {
 
 
 def cache_folder(name: str) -> Path | None:
-    """Return the folder of this name in SemCo's part of the user's cache folder; None if it cannot be written."""
+    """Return the folder of this name in SemCo's part of the user's cache folder; None if it cannot be written.
+
+    Nobody else can write there: the folders are the user's own, and no links, which a stranger could lead elsewhere.
+    """
     try:
         base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute()
-        folder = base / "semco" / name
-        folder.mkdir(parents=True, exist_ok=True)
+        base.mkdir(parents=True, exist_ok=True)
+        for folder in (base / "semco", base / "semco" / name):
+            make_private(folder)
+    except UserError as error:
+        warnings.warn(f"nothing is kept in the cache: {error}", SemcoWarning, stacklevel=2)
+        return None
     except (OSError, RuntimeError):  # the user may have no home
         return None
     return folder if os.access(folder, os.W_OK | os.X_OK) else None
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder that only its owner can use; one that is a link, or another user's, is a `UserError`."""
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        raise UserError(f"{folder} is {_kind_of_file(found.st_mode)}, not a folder; remove it, or set XDG_CACHE_HOME.")
+    if hasattr(os, "getuid") and found.st_uid != os.getuid():
+        raise UserError(f"{folder} belongs to another user; set XDG_CACHE_HOME to a folder of your own.")
+    if os.name == "posix" and found.st_mode & 0o077:
+        folder.chmod(0o700)
 
 
 def cache_limit(default: int) -> int:

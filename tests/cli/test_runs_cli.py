@@ -302,3 +302,13 @@ def test_names_that_are_not_utf8_are_printed(tmp_path: Path) -> None:
     command = [sys.executable, "-c", program, b"caf\xe9"]
     done = subprocess.run(command, capture_output=True, env=environment, cwd=tmp_path, check=True)
     assert done.stdout == done.stderr == b"caf\\udce9\n"
+
+
+@pytest.mark.parametrize(
+    ("model", "sentence"), [("gone", "there is no run folder gone"), ("gone.onnx", "gone.onnx is missing")]
+)
+def test_predict_names_a_missing_run_first(tmp_path: Path, model: str, sentence: str) -> None:
+    """Not the file of an earlier prediction, which also stands in the way."""
+    (tmp_path / "predictions.csv").touch()
+    done = run_here("predict", model, "photo.jpg", cwd=tmp_path)
+    assert (done.returncode, sentence in done.stderr) == (2, True), done.stderr

@@ -15,6 +15,7 @@ import pytest
 from PIL import Image
 
 from semco.data.decode import DECODE_ERRORS, decode, default_image_size, reason_of, to_rgb
+from semco.errors import UserError
 
 RNG = np.random.default_rng(0)
 
@@ -276,6 +277,11 @@ class TestMessages:
     @pytest.mark.parametrize("message", ["PATH is a folder.", "cannot read PATH: no permission.", "no permission"])
     def test_a_reason_has_no_path(self, message: str) -> None:
         path = Path("photos/a.png")
-        reason = reason_of(ValueError(message.replace("PATH", str(path))), path)
+        reason = reason_of(UserError(message.replace("PATH", str(path))), path)
         assert str(path) not in reason
         assert reason in ("is a folder", "cannot read: no permission", "no permission")
+
+    @pytest.mark.parametrize("name", ["a", "it", "an image", "format"])
+    def test_a_name_that_is_a_word_of_the_reason_takes_nothing_from_it(self, name: str) -> None:
+        reason = "it is not an image in a known format"
+        assert reason_of(ValueError(reason), Path(name)) == reason

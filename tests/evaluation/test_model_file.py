@@ -13,7 +13,7 @@ from semco.config import ModelConfig
 from semco.errors import UserError
 from semco.evaluation.model_file import ModelDescription, SavedModel, empty_network, load_model, save_model
 from semco.evaluation.probabilities import HEADS, predict_probabilities
-from semco.models import build_network
+from semco.models import Network, build_network
 from semco.models.pretrained import is_installed
 from semco.run.seal import read_with_digest, write_with_digest
 
@@ -132,7 +132,7 @@ def test_weights_of_another_network_are_refused(folder: Path) -> None:
 
 
 def test_vectors_of_other_classes_are_refused(folder: Path) -> None:
-    _edit(folder, class_names=["shirt", "coat"])
+    _edit(folder, class_names=["shirt", "coat"], groups=[0, 0])
     with pytest.raises(UserError, match="does not hold the label vectors"):
         load_model(folder)
 
@@ -143,6 +143,92 @@ def test_a_flipped_bit_is_noticed(folder: Path, name: str) -> None:
     content[-3] ^= 1
     (folder / name).write_bytes(bytes(content))
     with pytest.raises(UserError, match=f"{name} is damaged: its content is not what was saved"):
+        load_model(folder)
+
+
+@pytest.fixture
+def nothing_is_built(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001 (which builds one)
+    """Networks may be built on the meta device only, where they take no memory."""
+
+    def build(*arguments: object, **options: object) -> Network:
+        assert torch.empty(0).device.type == "meta"
+        return build_network(*arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("semco.evaluation.model_file.build_network", build)
+
+
+@pytest.mark.usefixtures("nothing_is_built")
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"groups": [0, 0, 10**9]}, "groups are numbers from 0 to 2, not"),
+        ({"groups": [0, -1, 0]}, "groups are numbers from 0 to 2, not"),
+        ({"groups": [0]}, "1 groups for 3 classes"),
+        ({"class_names": [], "groups": []}, "damaged at 'class_names'"),
+        ({"image_size": [100_000, 100_000]}, "damaged at 'image_size.0'"),
+        ({"image_size": [8, 0]}, "damaged at 'image_size.1'"),
+        ({"channels": 7}, "damaged at 'channels'"),
+        ({"mean": [0.3, 0.3, 0.3]}, "mean and std have 3 and 1 values"),
+        ({"std": [0.0]}, "damaged at 'std.0'"),
+        ({"heads": ["one_hot", "third"]}, "damaged at 'heads.1'"),
+        ({"scale": -1}, "damaged at 'scale'"),
+        ({"embedding_dim": 10**12}, "damaged at 'embedding_dim'"),
+        ({"embedding_dim": 10**6}, "does not hold the label vectors"),
+        ({"architecture": {"config": {"depths": [1, 10**9]}}}, "is more than 1,048,576"),
+    ],
+)
+def test_numbers_of_strangers_are_bounded(folder: Path, changes: dict[str, object], sentence: str) -> None:
+    _edit(folder, **changes)
+    with pytest.raises(UserError, match=sentence):
+        load_model(folder)
+
+
+@pytest.mark.usefixtures("nothing_is_built")
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"backbone": "wrn-999994-1"}, "a depth of at most 1000"),
+        ({"backbone": "wrn-28-2000"}, "a width of 1 to 64"),
+        ({"backbone": "wrn-28-64"}, "does not hold the network"),
+        ({"backbone": f"wrn-{'9' * 5000}-1"}, "unknown backbone"),
+        ({"backbone": "wrn-10-1", "norm": "none"}, "does not hold the network"),
+        ({"backbone": "wrn-10-1", "semantic_head": "mlp", "mlp_hidden": 2**20}, "does not hold the network"),
+        ({"backbone": "wrn-10-1", "mlp_hidden": 10**12}, "damaged at 'model.mlp_hidden'"),
+    ],
+)
+def test_a_network_that_the_weights_do_not_hold_is_not_built(
+    folder: Path, values: dict[str, object], sentence: str
+) -> None:
+    _edit(folder, model=values)
+    with pytest.raises(UserError, match=sentence):
+        load_model(folder)
+
+
+@pytest.mark.usefixtures("nothing_is_built")
+def test_images_that_the_network_cannot_read_are_refused(model: SavedModel, tmp_path: Path) -> None:
+    """CNN-13 cuts the edges, so that nothing is left of 4 pixels."""
+    config = ModelConfig(backbone="cnn-13")
+    network = build_network(config, model.description.heads, 3, 4, 1, 8)
+    description = model.description.model_copy(update={"model": config, "image_size": (4, 4)})
+    save_model(tmp_path, SavedModel(description, network, model.label_vectors))
+    with pytest.raises(UserError, match=r"does not hold the network .*Kernel size can't be greater"):
+        load_model(tmp_path)
+
+
+@pytest.mark.usefixtures("nothing_is_built")
+@pytest.mark.parametrize(
+    "config", [{"num_hidden_layers": 10**6}, {"hidden_size": 10**6}, {"patch_size": 0}, {"num_attention_heads": 7}]
+)
+def test_an_architecture_that_the_weights_do_not_hold_is_not_built(folder: Path, config: dict[str, int]) -> None:
+    pytest.importorskip("transformers")
+    processor = {"size": 8, "mean": [0.5] * 3, "std": [0.5] * 3}
+    small = {"model_type": "vit", "hidden_size": 8, "num_hidden_layers": 1, "image_size": 8, "patch_size": 4}
+    _edit(
+        folder,
+        model={"backbone": "hf:gone"},
+        architecture={"config": small | config, "processor": processor},
+    )
+    with pytest.raises(UserError, match=r"does not hold the network|cannot be loaded"):
         load_model(folder)
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 import semco
 from semco.errors import UserError
 from semco.evaluation.model_file import load_model
-from semco.evaluation.onnx_engine import OnnxEngine
+from semco.evaluation.onnx.engine import OnnxEngine
 from semco.evaluation.predictor import fastest
 from semco.export.card import card_of
 from semco.export.run import Export, export_run

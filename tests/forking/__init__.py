@@ -13,6 +13,7 @@ from __future__ import annotations
 import atexit
 import multiprocessing
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -42,7 +43,9 @@ def start_server() -> str:
     """Start the process that forks, which ends with this one, and return the path of the program that asks it."""
     folder = tempfile.TemporaryDirectory()
     client = Path(folder.name, "python")
-    client.write_text(f"#!{sys.executable} -IS\n" + Path(__file__).with_name("client.py").read_text(encoding="utf-8"))
+    # Its second line starts Python in the shell, and is a text in Python: a path after "#!" could have no spaces.
+    start = f"""#!/bin/sh\n'''exec' {shlex.quote(sys.executable)} -IS "$0" "$@"\n' '''\n"""
+    client.write_text(start + Path(__file__).with_name("client.py").read_text(encoding="utf-8"), encoding="utf-8")
     client.chmod(0o755)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(client.with_name("socket")))

@@ -138,6 +138,24 @@ def test_every_parameter_that_is_trained_gets_a_gradient(family: str, tmp_path: 
 
 
 @every_family
+def test_a_network_can_be_checked_without_memory(family: str, tmp_path: Path) -> None:
+    """On the meta device, images pass through it: a saved model is checked so before it is built."""
+    save_model(tmp_path, family)
+    backbone = inspect_backbone(config_of(tmp_path), 3, 48).eval()
+    with torch.inference_mode():
+        assert backbone(torch.empty(2, 3, 48, 48, device="meta")).shape == (2, backbone.out_features)
+
+
+def test_a_name_of_the_hub_loads_no_code(tmp_path: Path) -> None:
+    """The library takes such a name for attention code that it should download."""
+    save_model(tmp_path, "vit")
+    architecture = json.loads(json.dumps(build_backbone(config_of(tmp_path), 3, 32).architecture))
+    architecture["config"]["_attn_implementation"] = "stranger/attention"
+    backbone = build_backbone(config_of(tmp_path / "gone"), 3, 32, saved=architecture).eval()
+    assert backbone(torch.randn(1, 3, 32, 32)).shape == (1, 16)
+
+
+@every_family
 def test_a_saved_model_is_built_without_its_folder(family: str, tmp_path: Path) -> None:
     save_model(tmp_path / "model", family)
     backbone = build_backbone(config_of(tmp_path / "model"), 3, 32).eval()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import re
+import threading
 from pathlib import Path
 
 import pytest
 
+from semco.config import Config
 from semco.errors import UserError
-from semco.run.folder import check_free
+from semco.run.folder import RunFolder, check_free
 
 FINISHED = ("config.yaml", "result.json", "model/model.json", "pseudo_labels.parquet")
 
@@ -37,3 +40,36 @@ def test_the_error_says_what_to_do_with_what_is_there(files: list[str], sentence
         (run / file).touch()
     with pytest.raises(UserError, match=re.escape(sentence.replace("RUN", str(run)))):
         check_free(run)
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_of_two_runs_that_begin_at_the_same_instant_one_gets_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_links: bool
+) -> None:
+    """Both have found it free before either writes into it."""
+    both_looked = threading.Barrier(2)
+    ends: list[str] = []
+
+    def looks(path: Path) -> None:
+        check_free(path)
+        both_looked.wait(60)
+
+    def begin() -> None:
+        try:
+            ends.append(str(RunFolder.create(tmp_path / "run", Config()).path))
+        except UserError as error:
+            ends.append(str(error))
+
+    def no_link(*_: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr("semco.run.folder.check_free", looks)
+    if not has_links:
+        monkeypatch.setattr("os.link", no_link)
+    threads = [threading.Thread(target=begin) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [end for end in ends if "holds a run that is not finished" not in end] == [str(tmp_path / "run")]
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["config.yaml"]

@@ -6,6 +6,7 @@ memory, writes outside its folder, or returns something wrong.
 
 from __future__ import annotations
 
+import os
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,8 +14,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import semco
 from semco.errors import UserError
 
+PACKAGE = f"{Path(semco.__file__).parent}{os.sep}"  # a clone may lie in a folder called semco, with the tests in it
 LONGEST_MESSAGE = 2000  # characters; a longer message is not a sentence
 
 
@@ -85,7 +88,7 @@ def kind_of(error: BaseException) -> str:
 
 
 def place_of(error: BaseException) -> str:
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "/semco/" in frame.filename]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(PACKAGE)]
     if not frames:
         return "the attack itself"
-    return f"{frames[-1].filename.rpartition('/semco/')[2]}:{frames[-1].name}"
+    return f"{frames[-1].filename.removeprefix(PACKAGE)}:{frames[-1].name}"

@@ -27,7 +27,7 @@ from torture.attack import Attack, Case, Failure, kind_of
 from torture.originals import small_values, write_data
 
 STEPS = 40
-FILE_OPERATIONS = frozenset({"open", "os.rename", "os.remove", "os.mkdir", "os.chmod", "os.truncate"})
+FILE_OPERATIONS = frozenset({"open", "os.rename", "os.link", "os.remove", "os.mkdir", "os.chmod", "os.truncate"})
 SAME_BYTES = (
     "config.yaml", "split.json", "labels.json", "evaluation.json", "pseudo_labels.parquet", "model/model.json",
     "model/model.safetensors", "model/labels.safetensors",

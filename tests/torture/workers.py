@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from torture.attack import Attack, Case, Outcome, case_random, outcome_of
+from torture.attack import PACKAGE, Attack, Case, Outcome, case_random, outcome_of
 
 LARGEST_FILE = 1 << 30  # bytes that a case may write to one file
 SHOWN = 4000  # characters of a traceback that are kept
@@ -114,7 +114,7 @@ def died(code: int | None) -> str:
 
 def place_of_hang(trace: str) -> str:
     """Return the innermost function of the package in a dump of all threads."""
-    frame = re.search(r'/semco/(\S+?)", line \d+ in (\S+)', trace)
+    frame = re.search(rf'{re.escape(PACKAGE)}(.+?)", line \d+ in (\S+)', trace)
     return f"{frame[1]}:{frame[2]}" if frame else "an unknown place"
 
 

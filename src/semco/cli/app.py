@@ -27,9 +27,9 @@ class _Group(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stopped:  # also that a run was stopped, by whichever signal
             typer.echo("stopped", err=True)
-            raise typer.Exit(130) from None
+            raise typer.Exit(getattr(stopped, "exit_code", 130)) from None
 
 
 class App(typer.Typer):

@@ -50,9 +50,9 @@ def predict(
 
     file = None if out == STANDARD_OUTPUT else Path(out)
     output = Output(file, output_format, top, min_confidence, sort_into, force)
-    output.check()
     names = None if classes is None else [name.strip() for name in classes.split(",")]
     predictor = load(model, None if head is None else head.value, classes=names, engine=engine.value)
+    output.check()  # after the model, which is what the user named first
     console = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
     with Progress(
         SpinnerColumn(), TextColumn("{task.completed} photos"), TimeElapsedColumn(), console=console, transient=True,

@@ -164,7 +164,7 @@ class ModelConfig(Section):
     semantic_head: Literal["linear", "mlp", "mlp_except_resnet50"] = "linear"
     """Layers of the semantic head: one (paper); two with a ReLU between them; or two except on ResNet-50 (the authors'
     released code)."""
-    mlp_hidden: int = Field(default=2048, ge=1)
+    mlp_hidden: int = Field(default=2048, ge=1, le=2**20)
     """Width of the hidden layer of a semantic head of two layers."""
     tune: Auto[Literal["all", "top", "heads"]] = AUTO
     """The layers that are trained: all, the last stages of the backbone and the heads ("top"), or only the heads. The

@@ -20,6 +20,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from semco.data.heic import is_heic, register_heic
 from semco.data.library_messages import discard_stderr, ignore_warnings
 from semco.data.listing import Entry, Part, as_entry
+from semco.errors import UserError
 
 IMAGE_SUFFIXES = frozenset({".bmp", ".gif", ".heic", ".heif", ".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp"})
 # Larger photos are reduced to this size, unless data.image_size sets another one.
@@ -123,7 +124,11 @@ def _formats(stream: BinaryIO) -> tuple[str, ...]:
 def reason_of(error: BaseException, source: Path | Entry) -> str:
     """Return why an image cannot be read, without its name."""
     reason = str(error) or type(error).__name__
-    return reason.removeprefix(f"{source} ").replace(f" {source}", "").removesuffix(".")
+    if isinstance(error, UserError):  # of `semco.files`; the words of other errors may only look like a name: "a"
+        reason = reason.removeprefix(f"{source} ")
+        if reason.startswith(f"cannot read {source}:"):
+            reason = f"cannot read{reason.removeprefix(f'cannot read {source}')}"
+    return reason.removesuffix(".")
 
 
 def to_rgb(image: Image.Image) -> Image.Image:

@@ -20,6 +20,7 @@ from semco.data.inputs import images_at_a_time
 from semco.data.normalise import normalise_images
 from semco.distributed.processes import Processes
 from semco.errors import UserError
+from semco.evaluation.model_check import ClassNames, ImageSide
 from semco.evaluation.model_file import ModelDescription, SavedModel, load_model
 from semco.evaluation.probabilities import Head, finite_array
 from semco.evaluation.results import group_names
@@ -38,10 +39,10 @@ BATCH = 256
 class About:
     """What a model says of itself: its classes, the images that it reads, and its heads."""
 
-    class_names: tuple[str, ...]
+    class_names: ClassNames
     group_ids: tuple[int, ...]
-    image_size: tuple[int, int]  # height, width
-    channels: int
+    image_size: tuple[ImageSide, ImageSide]  # height, width
+    channels: Literal[1, 3]
     head: Head
     """The head that predicts."""
     heads: tuple[Head, ...]

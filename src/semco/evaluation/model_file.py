@@ -10,16 +10,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
-from pydantic import Field, ValidationError
+from pydantic import Field, PositiveFloat, ValidationError, model_validator
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from semco.config import ModelConfig, Section
-from semco.errors import UserError, made_earlier
+from semco.errors import UserError, brief, made_earlier
+from semco.evaluation.model_check import (
+    ClassNames,
+    ImageSide,
+    Size,
+    check_network,
+    check_numbers,
+    group_problem,
+    stored_shapes,
+)
 from semco.evaluation.probabilities import Head, Scorer
 from semco.files import atomic_path, cannot_write, read_json_object
 from semco.models import Network, Precision, build_network, set_precision
@@ -36,16 +45,16 @@ class ModelDescription(Section):
     """What is needed to build the network and to prepare images for it."""
 
     format: Literal[1] = 1
-    class_names: tuple[str, ...]
-    image_size: tuple[int, int]  # height, width
+    class_names: ClassNames
+    image_size: tuple[ImageSide, ImageSide]  # height, width
     channels: Literal[1, 3]
     mean: tuple[float, ...]
-    std: tuple[float, ...]
+    std: tuple[PositiveFloat, ...]
     model: ModelConfig
-    heads: tuple[str, ...]
-    embedding_dim: int
+    heads: tuple[Literal["one_hot", "semantic", "rotation"], ...]
+    embedding_dim: Size
     # Scale of the cosines in the softmax of the semantic head; None without such a head.
-    scale: float | None = None
+    scale: PositiveFloat | None = None
     groups: tuple[int, ...]
     eps: float
     # The head that predicts by default.
@@ -59,6 +68,16 @@ class ModelDescription(Section):
     seal: dict[str, Any] = Field(default_factory=dict)
     # Checksums of the weights and of the label vectors, by file name.
     checksums: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        problem = group_problem(len(self.class_names), self.groups)
+        if problem is not None:
+            raise ValueError(problem)
+        if not len(self.mean) == len(self.std) == self.channels:
+            raise ValueError(f"mean and std have {len(self.mean)} and {len(self.std)} values, channels={self.channels}")
+        check_numbers(self.architecture)
+        return self
 
 
 @dataclass(frozen=True)
@@ -101,21 +120,34 @@ def _save_tensors(file: Path, tensors: dict[str, Tensor], metadata: dict[str, st
 def load_model(folder: Path, device: torch.device | str = "cpu") -> SavedModel:
     """Return the model in evaluation mode; an error names a file that is missing, damaged or of another version."""
     description = _read_description(folder / DESCRIPTION)
-    weights = _load_tensors(folder / WEIGHTS, description)
-    label_vectors = _load_tensors(folder / LABELS, description).get("embeddings")
-    expected = (len(description.class_names), description.embedding_dim)
-    if label_vectors is None or tuple(label_vectors.shape) != expected:
-        raise UserError(f"{folder / LABELS} does not hold the label vectors that {DESCRIPTION} describes.")
+    _check_files(folder, description)
+    weights, label_vectors = (_load_tensors(folder / name, description) for name in (WEIGHTS, LABELS))
     network = empty_network(description)
     network.backbone.provenance = description.provenance
-    try:
-        network.load_state_dict(weights)
-    except RuntimeError:
-        raise UserError(f"{folder / WEIGHTS} does not hold the network that {DESCRIPTION} describes.") from None
+    network.load_state_dict(weights)
     set_precision(network, usable_precision(description.precision, torch.device(device)))
     network.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     network.eval().requires_grad_(False)
-    return SavedModel(description, network, label_vectors.to(device))
+    return SavedModel(description, network, label_vectors["embeddings"].to(device))
+
+
+def _check_files(folder: Path, description: ModelDescription) -> None:
+    """Compare what is described with what the files announce, before anything is built or read."""
+    num_classes = len(description.class_names)
+    labels = {"embeddings": ("F32", (num_classes, description.embedding_dim))}
+    if stored_shapes(folder / LABELS) != labels:
+        raise UserError(f"{folder / LABELS} does not hold the label vectors that {DESCRIPTION} describes.")
+    stored = stored_shapes(folder / WEIGHTS)
+    shape = (description.channels, *description.image_size)
+    try:
+        check_network(lambda: empty_network(description), stored, shape, num_classes)
+    except UserError:
+        raise
+    except Exception as error:  # a description can ask for anything, and libraries raise anything
+        reason = brief(str(error), 200)
+        raise UserError(
+            f"{folder / WEIGHTS} does not hold the network that {DESCRIPTION} describes ({reason})."
+        ) from None
 
 
 def empty_network(description: ModelDescription) -> Network:
@@ -146,16 +178,14 @@ def _read_description(file: Path) -> ModelDescription:
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
-        raise UserError(f"{file} is damaged at {field!r}: {first['msg']}.") from None
+        where = f" at {field!r}" if field else ""
+        reason = first["msg"].removeprefix("Value error, ")  # pydantic's words for what a validator says
+        raise UserError(f"{file} is damaged{where}: {reason}.") from None
 
 
 def _load_tensors(file: Path, description: ModelDescription) -> dict[str, Tensor]:
-    if file.exists() and not file.is_file():
-        raise UserError(f"{file} is not a file; the model folder is incomplete.")
     try:
         tensors = dict(load_file(file))
-    except FileNotFoundError:
-        raise UserError(f"{file} is missing; the model folder is incomplete.") from None
     except (SafetensorError, OSError) as error:
         raise UserError(f"{file} is damaged or incomplete ({error}).") from None
     if digest(tensors, {}) != description.checksums.get(file.name):

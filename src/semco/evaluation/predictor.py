@@ -27,7 +27,7 @@ from semco.data.listing import Entry
 from semco.errors import UserError, brief
 from semco.evaluation.engine import About, Engine, EngineName, Scores, find_model_folder, torch_engine
 from semco.evaluation.model_file import DESCRIPTION, WEIGHTS
-from semco.evaluation.onnx_engine import OnnxEngine, is_installed
+from semco.evaluation.onnx.engine import OnnxEngine, is_installed
 from semco.evaluation.predictions import Prediction, predictions_of
 from semco.evaluation.probabilities import Head
 from semco.files import read_json_object

@@ -189,4 +189,9 @@ class RunInputs:
                 remove_oldest(self._features, file.folder, max(0, cache_limit(MOST_CACHED) - file.size))
                 report = partial(self.observer.on_loading, name)
                 file.compute(self._tuned.frozen(), images, self.device, report)
-        return CachedInputs(file, self.device)
+        try:
+            return CachedInputs(file, self.device)
+        except FileNotFoundError:  # another run has just removed it, to make room for its own
+            if self.processes.world_size > 1:
+                raise
+            return self._cached(file, images, what, name)

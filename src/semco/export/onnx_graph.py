@@ -19,7 +19,8 @@ import torch
 
 from semco.errors import UserError
 from semco.evaluation.engine import About
-from semco.evaluation.onnx_engine import CHOSEN, EXTRA, METADATA, PHOTOS
+from semco.evaluation.onnx.engine import CHOSEN, EXTRA, METADATA
+from semco.evaluation.onnx.trial import PHOTOS
 from semco.export.program import Program
 
 OPSET = 20

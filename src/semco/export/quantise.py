@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semco.evaluation.onnx_engine import PHOTOS
+from semco.evaluation.onnx.trial import PHOTOS
 from semco.export.onnx_graph import quiet
 
 # Photos per batch of the calibration.

@@ -19,7 +19,7 @@ from semco.data.sources import load
 from semco.errors import UserError
 from semco.evaluation.engine import TorchEngine, find_model_folder
 from semco.evaluation.model_file import WEIGHTS, SavedModel, load_model
-from semco.evaluation.onnx_engine import OnnxEngine
+from semco.evaluation.onnx.engine import OnnxEngine
 from semco.evaluation.predictor import EXPORTED
 from semco.evaluation.probabilities import Head
 from semco.export.card import card_of, write_card

@@ -311,6 +311,7 @@ def _read_config(transformers: Any, name: str, saved: Mapping[str, Any]) -> Any:
     for field, value in config.to_dict().items():
         if "drop" in field and isinstance(value, float):
             setattr(config, field, 0.0)
+    config._attn_implementation = None  # a name of the hub would make the library load code from there
     for field in ("pos_embed_shift", "pos_embed_jitter", "pos_embed_rescale"):  # of DINOv3
         if hasattr(config, field):
             setattr(config, field, None)

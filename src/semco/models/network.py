@@ -33,6 +33,8 @@ KNOWN_BACKBONES = ("wrn-10-1", "wrn-10-2", "wrn-16-2", "wrn-28-2", "wrn-28-8", "
 # Images up to this side keep their resolution in the first layers of a ResNet.
 SMALL_SIDE = 64
 ROTATIONS = 4
+# Of a wide ResNet: far beyond those of any paper, and networks that can still be built.
+MOST_DEPTH, MOST_WIDTH = 1000, 64
 
 
 class Network(nn.Module):
@@ -89,7 +91,7 @@ def build_network(
         "semantic": lambda: _semantic_head(config, features, embedding_dim),
         "rotation": lambda: nn.Linear(features, ROTATIONS),
     }
-    seed = int(torch.randint(2**31, ()))
+    seed = int(torch.randint(2**31, (), device="cpu"))
     built = {name: _seeded(makers[name], seed + i) for i, name in enumerate(HEADS) if name in {"one_hot", *heads}}
     return Network(backbone, built)
 
@@ -136,12 +138,15 @@ def _initial_backbone(config: ModelConfig, in_channels: int) -> Backbone:
         return CNN13(in_channels, norm)
     if name in LITE_LAYOUTS:
         return _efficientnet_lite(config, in_channels, norm)
-    wide = re.fullmatch(r"wrn-(\d+)-(\d+)", name)
+    wide = re.fullmatch(r"wrn-([0-9]{1,9})-([0-9]{1,9})", name)
     if wide is None:
         raise unknown("backbone", name, KNOWN_BACKBONES)
     depth, width = int(wide[1]), int(wide[2])
-    if width < 1:
-        raise UserError(f"the width of backbone {name!r} must be at least 1, for example wrn-{depth}-2.")
+    if not 1 <= width <= MOST_WIDTH or depth > MOST_DEPTH:
+        raise UserError(
+            f"backbone {name!r} has a width of 1 to {MOST_WIDTH} and a depth of at most {MOST_DEPTH}, for example "
+            f"wrn-{min(depth, MOST_DEPTH)}-2."
+        )
     return WideResNet(depth, width, in_channels, norm)
 
 

@@ -26,6 +26,8 @@ from semco.files import (
 from semco.run.result import RunResult
 from semco.run.seal import read_with_digest, write_with_digest
 
+LOCK = ".lock"
+
 
 def free_run_folder(config: Config) -> Path:
     """Return runs/DATA-METHOD-N with the first free N."""
@@ -41,8 +43,17 @@ def check_free(path: Path) -> None:
     """Raise an error if a folder cannot be that of a new run because something is there."""
     if exists(path) and not path.is_dir():
         raise UserError(f"{path} is a file; choose another folder for the run.")
-    if exists(path) and any(not is_leftover(entry) for entry in path.iterdir()):
-        raise UserError(f"{_what_is_there(path)}choose another folder for the new run.")
+    if exists(path) and any(not _is_unfinished(entry) for entry in path.iterdir()):
+        raise _not_free(path)
+
+
+def _is_unfinished(entry: Path) -> bool:
+    """Return whether a file may be there because a process was killed before its run began."""
+    return is_leftover(entry) or (entry.name in (LOCK, "request.yaml") and not (entry.parent / "config.yaml").exists())
+
+
+def _not_free(path: Path) -> UserError:
+    return UserError(f"{_what_is_there(path)}choose another folder for the new run.")
 
 
 def _what_is_there(path: Path) -> str:
@@ -84,8 +95,11 @@ class RunFolder:
         except OSError as error:
             raise UserError(f"cannot create the run folder {path}: {error.strerror}.") from None
         run = cls(path)
-        write_text(run.request_file, request.to_yaml())
-        write_text(run.config_file, config.to_yaml())
+        with run.lock():  # another process may begin a run here at the same instant
+            if run.config_file.exists():
+                raise _not_free(path)
+            write_text(run.request_file, request.to_yaml())
+            write_text(run.config_file, config.to_yaml())
         return run
 
     @classmethod
@@ -114,7 +128,7 @@ class RunFolder:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Keep other processes from training in this folder; a kill releases the lock."""
-        with open_in_place(self.path / ".lock", "a") as stream:
+        with open_in_place(self.path / LOCK, "a") as stream:
             if not lock(stream):
                 raise UserError(f"{self.path} is being trained by another process; wait for it, or stop it first.")
             yield

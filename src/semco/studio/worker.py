@@ -22,7 +22,6 @@ from semco.evaluation.prediction_files import Sorter
 from semco.evaluation.predictions import Prediction
 from semco.files import read_json, read_json_object, write_json
 from semco.training.observer import MetricsLine
-from semco.training.signals import Stopped
 
 EVERY = 0.5  # seconds between two writings of the status
 NICENESS = 5  # the page stays fast while a run trains
@@ -114,7 +113,7 @@ def run(file: Path) -> int:
     status = Status(Path(job["status"]))
     try:
         done = JOBS[job["kind"]](job, status)
-    except (Stopped, KeyboardInterrupt) as stopped:
+    except KeyboardInterrupt as stopped:  # also `Stopped`
         status.write(state="stopped", message=str(stopped))
         return 0
     except UserError as error:

@@ -9,12 +9,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 CAUGHT = (signal.SIGINT, signal.SIGTERM)
 
 
-class Stopped(Exception):  # noqa: N818 (not an error: the work so far is saved and can be resumed)
-    """A signal ended the work."""
+class Stopped(KeyboardInterrupt):
+    """A signal ended the work.
+
+    It is not an error: the work so far is saved. And it is no `Exception`, because whoever catches those goes on:
+    scikit-learn would record the fit as failed and begin the next one.
+    """
 
     def __init__(self, number: int, where: str) -> None:
         super().__init__(f"stopped by {signal.Signals(number).name}{where}")
@@ -23,6 +28,16 @@ class Stopped(Exception):  # noqa: N818 (not an error: the work so far is saved 
     @property
     def exit_code(self) -> int:
         return 128 + self.number
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let another process receive it, for example the one that started scikit-learn's workers."""
+        return _restore, (type(self), self.args, self.__dict__)
+
+
+def _restore(kind: type[Stopped], arguments: tuple[Any, ...], values: dict[str, Any]) -> Stopped:
+    stopped = kind.__new__(kind, *arguments)
+    stopped.__dict__.update(values)
+    return stopped
 
 
 class Interrupted(Stopped):

@@ -18,17 +18,27 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from semco.errors import UserError
-from semco.files import cannot_write, lock, read_json_object, write_json
+from semco.files import (
+    cannot_write,
+    lock,
+    make_private,
+    open_in_place,
+    open_no_detour,
+    read_json_object,
+    write_json,
+)
 
 PROGRESS, LOCK = "progress.json", ".lock"
 # Seconds between two looks at whether another process has finished the same file.
 WAIT = 0.5
+# How often a folder that is deleted while it is made is made again.
+ATTEMPTS = 10
 
 Array = NDArray[Any]
 Report = Callable[[int, int], None]  # called with the number of rows done (or left out), and their total number
@@ -100,21 +110,41 @@ class ChunkedFile:
         return records
 
     def fill(self, make: Callable[[int], Chunk], report: Report) -> list[Record]:
-        """Make the chunks that are missing; another process that makes the same file is waited for."""
+        """Make the chunks that are missing; another process that makes the same file is waited for.
+
+        If somebody deletes the folder meanwhile, the work starts again.
+        """
+        for _ in range(ATTEMPTS):
+            with suppress(VanishedError):
+                return self._fill_once(make, report)
+        raise UserError(f"{self.folder} was deleted {ATTEMPTS} times while it was made; keep it until the run ends.")
+
+    def _fill_once(self, make: Callable[[int], Chunk], report: Report) -> list[Record]:
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with self._lock():
-                self._reserve()
-                return self._fill(make, report)
+            self.folder.parent.mkdir(parents=True, exist_ok=True)
+            make_private(self.folder)
+        except FileNotFoundError:
+            raise VanishedError from None
         except OSError as error:
             raise cannot_write(self.data, error) from error
+        with locked(self.folder) as is_ours:
+            try:
+                self._reserve()
+                records = self._fill(make, report, is_ours)
+            except (OSError, UserError) as error:
+                if is_ours():
+                    raise (error if isinstance(error, UserError) else cannot_write(self.data, error)) from error
+                raise VanishedError from None
+            if not is_ours():
+                raise VanishedError
+        return records
 
-    def _fill(self, make: Callable[[int], Chunk], report: Report) -> list[Record]:
+    def _fill(self, make: Callable[[int], Chunk], report: Report, is_ours: Callable[[], bool]) -> list[Record]:
         records = self._records()
         intact = self._check(records)
         start = 0
         # Not through a memory map: there, a full disk would kill the process instead of raising an error.
-        with self.data.open("r+b") as stream:
+        with open_in_place(self.data, "r+b") as stream:
             for number in range(self.chunks):
                 if number >= len(records) or not intact[number]:
                     chunk = make(number)
@@ -123,6 +153,8 @@ class ChunkedFile:
                     if number < len(records) and records[number].rows != record.rows:
                         del records[number:]  # the chunks that follow are at other places now
                     records[number : number + 1] = [record]
+                    if not is_ours():
+                        raise VanishedError  # at once, because a chunk may take long
                     self._save(records)
                 start += records[number].rows
                 report(min((number + 1) * self.chunk_rows, self.shape[0]), self.shape[0])
@@ -131,7 +163,7 @@ class ChunkedFile:
 
     def _reserve(self) -> None:
         """Give the file its size; a disk without room for it is a `UserError`."""
-        with self.data.open("ab") as stream:
+        with open_in_place(self.data, "ab") as stream:
             # Not its size, because parts that were not written take no room yet.
             written = 512 * getattr(os.fstat(stream.fileno()), "st_blocks", 0)
             free = shutil.disk_usage(self.folder).free + written
@@ -142,7 +174,7 @@ class ChunkedFile:
                 )
             stream.truncate(self.size)
 
-    def _write(self, stream: BinaryIO, start: int, rows: Array) -> None:
+    def _write(self, stream: IO[bytes], start: int, rows: Array) -> None:
         """Write rows and wait until they are on disk."""
         stream.seek(start * self.row_bytes)
         stream.write(np.ascontiguousarray(rows, self.dtype).data)
@@ -187,17 +219,45 @@ class ChunkedFile:
 
     def _is_intact(self, record: Record, end: int) -> bool:
         # Not through a memory map, whose pages would count as memory of this process.
-        with self.data.open("rb") as stream:
+        with open_no_detour(self.data, "rb") as stream:
             stream.seek((end - record.rows) * self.row_bytes)
             content = stream.read(record.rows * self.row_bytes)
         return record.checksum == _checksum(np.frombuffer(content, np.uint8), record.note)
 
-    @contextmanager
-    def _lock(self) -> Iterator[None]:
-        with (self.folder / LOCK).open("w") as stream:
-            while not lock(stream):
-                time.sleep(WAIT)
-            yield
+
+class VanishedError(Exception):
+    """The folder of an array was deleted while its chunks were made."""
+
+
+@contextmanager
+def locked(folder: Path, *, wait: bool = True) -> Iterator[Callable[[], bool]]:
+    """Lock a folder for the block; what is yielded returns whether it is still the folder that was locked.
+
+    A folder that another process has locked is waited for, or is a `BlockingIOError`; one that was deleted meanwhile is
+    a `VanishedError`.
+    """
+    file = folder / LOCK
+    try:
+        stream = open_in_place(file, "a")
+    except UserError:
+        if folder.exists():
+            raise
+        raise VanishedError from None
+    with stream:
+        while not lock(stream):
+            if not wait:
+                raise BlockingIOError
+            time.sleep(WAIT)
+
+        def is_ours() -> bool:
+            try:
+                return os.path.samestat(file.lstat(), os.fstat(stream.fileno()))
+            except OSError:
+                return False
+
+        if not is_ours():
+            raise VanishedError
+        yield is_ours
 
 
 def _checksum(rows: Array, note: Any) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import secrets
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from semco.data.storage.chunks import LOCK, PROGRESS
-from semco.files import cache_folder, lock
+from semco.data.storage.chunks import LOCK, PROGRESS, VanishedError, locked
+from semco.errors import UserError
+from semco.files import cache_folder
 
 KINDS = ("pixels", "features")  # names of folders in the cache folder
 
@@ -25,6 +27,8 @@ def stored_arrays(root: Path) -> list[StoredArray]:
     """Return the arrays in the folders below ``root``; the one that was used longest ago comes first."""
     found = []
     for folder in root.iterdir() if root.is_dir() else ():
+        if folder.is_symlink():
+            continue  # nothing outside of the cache is counted or removed
         try:
             used = (folder / PROGRESS).stat().st_mtime
             data = [path for path in folder.iterdir() if path.name not in (PROGRESS, LOCK)]
@@ -37,16 +41,26 @@ def stored_arrays(root: Path) -> list[StoredArray]:
 def remove(array: StoredArray) -> bool:
     """Delete an array, unless another process is making it; return whether it was deleted.
 
-    A process that reads it keeps reading: the system deletes the file when nobody uses it any more.
+    A process that reads it keeps reading: the system deletes the file when nobody uses it any more. The folder gets
+    another name first, at one instant: a process that makes the same array meanwhile begins in a folder of its own.
     """
     try:
-        with (array.folder / LOCK).open("w") as stream:
-            if not lock(stream):
-                return False
-            shutil.rmtree(array.folder)
-    except FileNotFoundError:  # another process was faster
+        with locked(array.folder, wait=False):
+            _delete(array.folder)
+    except UserError:  # its lock is a link or a named pipe, which no process of ours has locked
+        _delete(array.folder)
+    except (FileNotFoundError, VanishedError):  # another process was faster
         pass
+    except OSError:  # another process makes it, or it belongs to another user
+        return False
     return True
+
+
+def _delete(folder: Path) -> None:
+    """Delete a folder; if this process is killed meanwhile, the rest is an array that can be removed."""
+    place = folder.with_name(f".{folder.name[:40]}.{secrets.token_hex(4)}.part")
+    folder.rename(place)
+    shutil.rmtree(place)
 
 
 def remove_oldest(root: Path, keep: Path, most_bytes: int) -> None:

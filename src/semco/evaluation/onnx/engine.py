@@ -18,13 +18,15 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
-from semco.errors import UserError
+from semco.errors import UserError, brief
 from semco.evaluation.engine import About, Scores
+from semco.evaluation.model_check import group_problem
+from semco.evaluation.onnx.trial import PHOTOS, SHAPE, try_model
 from semco.evaluation.probabilities import Head, finite_array
 from semco.files import open_regular
 
-# The input of an exported model, its outputs, and the key of its metadata.
-PHOTOS, CHOSEN, METADATA = "photos", "probabilities", "semco"
+# The output of an exported model, and the key of its metadata.
+CHOSEN, METADATA = "probabilities", "semco"
 EXTRA = "semco[onnx]"
 
 
@@ -39,12 +41,22 @@ class OnnxEngine:
     name = "onnx"
 
     def __init__(self, file: Path, head: Head | None = None) -> None:
-        self._session = open_session(file)
+        check_readable(file)
+        outputs = try_model(file)  # it may come from a stranger
+        self._file, self._session = file, open_session(file)
         self.about, self.weights = read_metadata(self._session, file)
         if head is not None and head != self.about.head:
             self.about = _with_head(self.about, head, file)
-        outputs = {output.name for output in self._session.get_outputs()}
         self._of_head = {each: f"{CHOSEN}_{each}" for each in self.about.heads if f"{CHOSEN}_{each}" in outputs}
+        self._wanted = [CHOSEN, *self._of_head.values()]
+        expected = ("float32", (SHAPE[0], len(self.about.class_names)))
+        if any(outputs.get(name) != expected for name in self._wanted) or not self._has(self.about.head):
+            raise UserError(f"{file} does not predict the {len(self.about.class_names)} classes that it names.")
+
+    def _has(self, head: Head) -> bool:
+        """Return whether there is an output for a head; a model of one head has one output for everything."""
+        needed = {"one_hot", "semantic"} if head == "average" else {head}
+        return needed <= set(self._of_head) if self._of_head else needed <= set(self.about.heads)
 
     def stream(self, batches: Iterable[Tensor]) -> Iterator[Scores]:
         return map(self._score, batches)
@@ -55,8 +67,7 @@ class OnnxEngine:
 
     def score_photos(self, photos: NDArray[np.uint8]) -> Scores:
         """Return the scores of photos (N, H, W, 3) of any size, which the graph makes square."""
-        wanted = list(dict.fromkeys([CHOSEN, *self._of_head.values()]))
-        found = dict(zip(wanted, map(_finite, self._session.run(wanted, {PHOTOS: photos})), strict=True))
+        found = self._run(photos)
         by_head: dict[str, NDArray[np.float32]] = {head: found[output] for head, output in self._of_head.items()}
         if not by_head:  # the model has one head
             return Scores(found[CHOSEN], dict.fromkeys(self.about.heads, found[CHOSEN]))
@@ -64,26 +75,36 @@ class OnnxEngine:
             return Scores(((by_head["one_hot"] + by_head["semantic"]) / 2).astype(np.float32), by_head)
         return Scores(by_head[self.about.head], by_head)
 
+    def _run(self, photos: NDArray[np.uint8]) -> dict[str, NDArray[np.float32]]:
+        try:
+            arrays = self._session.run(self._wanted, {PHOTOS: photos})
+        except Exception as error:  # ONNX Runtime raises errors of its own, whose base is Exception
+            raise UserError(f"{self._file} cannot predict {len(photos)} photos ({brief(str(error))}).") from None
+        shape = (len(photos), len(self.about.class_names))
+        if any(array.shape != shape for array in arrays):
+            raise UserError(f"{self._file} does not predict {shape[1]} classes for each of {shape[0]} photos.")
+        return dict(zip(self._wanted, map(_finite, arrays), strict=True))
+
 
 def _finite(values: NDArray[np.float32]) -> NDArray[np.float32]:
     return finite_array(torch.from_numpy(values))
 
 
-def open_session(file: Path) -> Any:
-    """Return the session of an ONNX file on the CPU; a file that is not one is a `UserError`."""
+def check_readable(file: Path) -> None:
+    """Raise a `UserError` if ONNX Runtime is not installed, or the file is missing or not regular."""
     if not is_installed():
         raise UserError(f"{file} needs ONNX Runtime: pip install '{EXTRA}'.")
+    open_regular(file).close()
+
+
+def open_session(file: Path) -> Any:
+    """Return the session of an ONNX file on the CPU; the file has been tried before."""
     import onnxruntime
 
-    open_regular(file).close()  # raises for a file that is missing or not regular
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # errors
     options.intra_op_num_threads = torch.get_num_threads()
-    try:
-        return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # ONNX Runtime raises errors of its own, whose base is Exception
-        reason = str(error).splitlines()[0]
-        raise UserError(f"{file} is not a model that ONNX Runtime reads ({reason}).") from None
+    return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
 
 
 def read_metadata(session: Any, file: Path) -> tuple[About, str]:
@@ -92,9 +113,13 @@ def read_metadata(session: Any, file: Path) -> tuple[About, str]:
     try:
         values = json.loads(metadata[METADATA])
         weights = str(values.pop("weights"))
-        return TypeAdapter(About).validate_python(values), weights
+        about = TypeAdapter(About).validate_python(values)
     except (KeyError, ValueError, ValidationError, AttributeError):
         raise UserError(f"{file} was not written by 'semco export': its metadata name no classes.") from None
+    problem = group_problem(len(about.class_names), about.group_ids)
+    if problem is not None:
+        raise UserError(f"{file} is damaged: {problem}.")
+    return about, weights
 
 
 def _with_head(about: About, head: Head, file: Path) -> About:

@@ -1,0 +1,72 @@
+"""ONNX files of strangers are tried in a process of their own, and checked against what they say of themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import semco
+from semco.errors import UserError
+
+pytest.importorskip("onnxruntime")
+pytest.importorskip("onnx")
+
+from tests.evaluation import stranger_models
+from tests.evaluation.stranger_models import write_model
+
+PHOTOS = np.zeros((3, 8, 8, 3), np.uint8)
+
+
+def test_a_small_graph_predicts(tmp_path: Path) -> None:
+    predictor = semco.load(write_model(tmp_path / "model.onnx"))
+    np.testing.assert_allclose(predictor.predict_proba(PHOTOS), np.full((3, 3), 1 / 3), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"group_ids": [0]}, "1 groups for 3 classes"),
+        ({"group_ids": [0, 0, 10**9]}, "groups are numbers from 0 to 2"),
+        ({"class_names": [], "group_ids": []}, "was not written by 'semco export'"),
+        ({"channels": 7}, "was not written by 'semco export'"),
+        ({"image_size": [10**5, 10**5]}, "was not written by 'semco export'"),
+        ({"classes": 4}, "does not predict the 3 classes that it names"),
+        ({"head": "semantic"}, "does not predict the 3 classes that it names"),
+        ({"heads": []}, "does not predict the 3 classes that it names"),
+    ],
+)
+def test_what_a_model_says_of_itself_is_checked(tmp_path: Path, options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        semco.load(write_model(tmp_path / "model.onnx", **options))
+
+
+@pytest.mark.parametrize(
+    ("graph", "sentence"),
+    [
+        ("endless_loop", r"two small photos take it more than 1 s"),
+        ("much_memory", r"is not a model that ONNX Runtime reads"),
+        ("other_rank", r"does not predict the 3 classes that it names"),
+    ],
+)
+def test_a_graph_that_cannot_be_used_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, graph: str, sentence: str
+) -> None:
+    nodes, constants = getattr(stranger_models, graph)()
+    monkeypatch.setattr("semco.evaluation.onnx.trial.SECONDS", 1.0)
+    with pytest.raises(UserError, match=sentence):
+        semco.load(write_model(tmp_path / "model.onnx", nodes=nodes, constants=constants))
+
+
+def test_a_graph_that_fails_later_is_one_sentence(tmp_path: Path) -> None:
+    """It adds two rows to the probabilities, so that it works with two photos only."""
+    rows = stranger_models.constant("rows", np.zeros((2, 1), np.float32))
+    node = stranger_models.helper.make_node("Identity", ["rows"], ["more"])
+    predictor = semco.load(write_model(tmp_path / "model.onnx", nodes=(node,), constants=(rows,)))
+    assert predictor.predict_proba(PHOTOS[:2]).shape == (2, 3)
+    with pytest.raises(UserError, match="cannot predict 3 photos"):
+        predictor.predict_proba(PHOTOS)
+    with pytest.raises(UserError, match="does not predict 3 classes for each of 1 photos"):
+        predictor.predict_proba(PHOTOS[:1])
