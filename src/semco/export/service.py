@@ -10,21 +10,19 @@ import hmac
 import json
 import socket
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from semco.data.decode import DECODE_ERRORS
-from semco.data.listing import Entry
 from semco.errors import UserError
-from semco.evaluation.photos import InMemory
 from semco.evaluation.predictions import Prediction
-from semco.evaluation.predictor import Predictor, decode_for
+from semco.evaluation.predictor import Predictor, square_to_pixels
 from semco.export.batching import Batcher
+from semco.export.decoding import Decoders, DecodingLimits
 
 PAGE = Path(__file__).parent / "page.html"
 EXTRA = "semco[serve]"
@@ -44,8 +42,8 @@ class Limits:
     """Time until a request is given up."""
     waiting: int = 512
     """Requests that are worked on at the same time; further ones get status 503."""
-    threads: int = 2
-    """Threads that decode photos."""
+    decoding: DecodingLimits = field(default_factory=DecodingLimits)
+    """Limits of a photo."""
 
 
 class RefusedError(Exception):
@@ -62,11 +60,11 @@ class Service:
     def __init__(self, predictor: Predictor, limits: Limits | None = None, token: str | None = None) -> None:
         self.predictor, self.limits, self._token = predictor, limits or Limits(), token
         self._batcher = Batcher(predictor.engine)
-        self._decoders = ThreadPoolExecutor(self.limits.threads, thread_name_prefix="semco-decode")
+        self._decoders = Decoders(max(predictor.about.image_size), self.limits.decoding)
         self._active = 0
 
     def close(self) -> None:
-        self._decoders.shutdown(wait=False, cancel_futures=True)
+        self._decoders.close()
         self._batcher.close()
 
     def health(self) -> dict[str, Any]:
@@ -99,12 +97,10 @@ class Service:
         return answers
 
     async def _predict(self, name: str, content: bytes, top: int) -> dict[str, Any]:
-        entry = Entry(name, InMemory(content))
-        work = partial(decode_for, entry, self.predictor.about)
-        image = await asyncio.get_running_loop().run_in_executor(self._decoders, work)
-        if isinstance(image, str):
-            return {"name": name, "error": image}
-        return as_json(name, await self._batcher.predict(image, top))
+        square = await self._decoders.decode(content)
+        if isinstance(square, str):
+            return {"name": name, "error": square}
+        return as_json(name, await self._batcher.predict(square_to_pixels(square, self.predictor.about), top))
 
 
 def as_json(name: str, answer: Prediction) -> dict[str, Any]:
