@@ -35,7 +35,7 @@ def _halvings_of_tiles(size: bytes) -> int:
         return 0
     if width >= right and height >= bottom:  # one tile
         return MOST
-    return min((side & -side).bit_length() - 1 for side in (width, height))
+    return max(0, min(int(side & -side).bit_length() - 1 for side in (width, height)))
 
 
 def halve_while_decoding(file: Any, halvings: int) -> int:
