@@ -141,9 +141,12 @@ class TimedConnection(H11Protocol):
             if self.cycle is not None and not self.cycle.response_complete:
                 self.cycle.disconnected = True  # nobody will read what the application answers
                 self.cycle.message_event.set()
-            transport.write_eof()
-            self.flow.resume_reading()
             self._start_timer(min(LINGER, self._seconds))
+            self.flow.resume_reading()
+            try:
+                transport.write_eof()
+            except OSError:  # the client is gone
+                transport.abort()
         else:
             transport.close()
             self._watch()
