@@ -191,7 +191,7 @@ def requests(run: Path) -> None:
 
 
 def request_of(content_type: str, body: bytes) -> bytes:
-    head = f"POST /predict?top=3 HTTP/1.1\r\nHost: a\r\nContent-Type: {content_type}\r\n"
+    head = f"POST /predict?top=3 HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {content_type}\r\n"
     return f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from semco.data.decode import DECODE_ERRORS, decode, default_image_size, reason_of, to_rgb
+from semco.data.decode import DECODE_ERRORS, decode, default_image_size, read_image, reason_of, to_rgb
 from semco.errors import UserError
 
 RNG = np.random.default_rng(0)
@@ -196,14 +196,34 @@ class TestRefused:
         with pytest.raises(DECODE_ERRORS, match="exceeds limit"):
             decode(path, 32)
 
-    def test_a_large_jpeg_is_decoded_at_a_fraction_of_its_size(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("semco.data.decode.MOST_PIXELS", 80_000)
-        image = Image.new("RGB", (1000, 800), "red")
-        assert decode(saved(tmp_path, image, "photo.jpg"), 32).shape == (32, 32, 3)
+    @pytest.mark.parametrize("name", ["photo.jpg", "photo.jp2"])
+    def test_a_large_jpeg_is_decoded_at_a_fraction_of_its_size(self, tmp_path: Path, name: str) -> None:
+        image = quarters().resize((1000, 800), Image.Resampling.NEAREST)
+        assert corners(decode(saved(tmp_path, image, name), 16, most_pixels=80_000)) == [RED, GREEN, BLUE, WHITE]
         with pytest.raises(ValueError, match="it has 1000 x 800 pixels"):
-            decode(saved(tmp_path, image, "photo.png"), 32)
+            decode(saved(tmp_path, image, "photo.png"), 16, most_pixels=80_000)
+
+    def test_a_jpeg_2000_that_can_be_halved_once_is_halved_once(self, tmp_path: Path) -> None:
+        path = tmp_path / "photo.jp2"
+        quarters().resize((400, 400)).save(path, num_resolutions=2)
+        assert decode(path, 16, most_pixels=40_000).shape == (16, 16, 3)
+        with pytest.raises(ValueError, match="it has 400 x 400 pixels"):
+            decode(path, 16, most_pixels=39_000)
+
+    @pytest.mark.parametrize("options", [{"tile_size": (72, 72)}, {"num_resolutions": 1}])
+    def test_every_jpeg_2000_is_decoded(self, tmp_path: Path, options: dict[str, object]) -> None:
+        path = saved(tmp_path, quarters().resize((333, 277), Image.Resampling.NEAREST), "photo.jp2", **options)
+        assert corners(decode(path, 16)) == [RED, GREEN, BLUE, WHITE]
+
+    def test_a_deep_image_is_converted_in_blocks(self, tmp_path: Path) -> None:
+        image = Image.fromarray(np.arange(3_000_000).astype(np.uint16).reshape(1000, 3000))
+        path = saved(tmp_path, image)
+        tracemalloc.start()
+        pixels = read_image(path, 1000)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        np.testing.assert_array_equal(np.asarray(pixels)[..., 1], np.asarray(image) >> 8)
+        assert peak < 12_000_000  # a copy in 64 bits has 24 MB
 
     def test_a_damaged_avif_named_png(self, tmp_path: Path) -> None:
         image = Image.fromarray(RNG.integers(0, 256, (64, 64, 3), dtype=np.uint8))

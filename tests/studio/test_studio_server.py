@@ -8,15 +8,19 @@ import io
 import json
 import os
 import shutil
+import socket
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from semco.errors import UserError
+from semco.export.service import app_server
 from semco.studio.project import Project
+from tests.studio import studio_server
 from tests.studio.studio_server import Studio, copy_fruit
 
 CLASSES = ("granny smith", "orange", "watermelon")
@@ -42,6 +46,19 @@ def test_only_the_page_with_the_token_is_let_in(studio: Studio) -> None:
         assert studio.raw("GET", path, Authorization=bearer, Host="evil.example")[0] == 403, path
         assert studio.raw("GET", path, Authorization=bearer, Origin="http://evil.example")[0] == 403, path
         assert studio.raw("GET", path, Authorization=bearer, Origin=f"http://{host}")[0] == 200, path
+
+
+def test_a_request_that_never_ends_is_given_up(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(studio_server, "app_server", partial(app_server, seconds=0.2))
+    studio.stop_server()
+    studio.start_server()
+    head = (
+        f"POST /api/labels HTTP/1.1\r\nHost: 127.0.0.1:{studio.port}\r\nAuthorization: Bearer {studio.guard.token}\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", studio.port), timeout=20) as client:
+        client.sendall(f"{head}Content-Length: 1000\r\n\r\n{{".encode())
+        answer = b"".join(iter(lambda: client.recv(65536), b""))
+    assert answer.startswith(b"HTTP/1.1 408 ")
 
 
 def test_the_token_in_the_address_becomes_a_cookie(studio: Studio) -> None:

@@ -97,7 +97,9 @@ def form(photo: bytes) -> bytes:
 
 
 def request(body: bytes, kind: str, query: str) -> bytes:
-    head = f"POST /predict?{query} HTTP/1.1\r\nHost: a\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
+    head = (
+        f"POST /predict?{query} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
+    )
     return head.encode("latin-1") + b"Connection: close\r\n\r\n" + body
 
 

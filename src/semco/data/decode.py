@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from semco.data.heic import is_heic, register_heic
+from semco.data.jpeg2000 import halve_while_decoding, num_halvings
 from semco.data.library_messages import discard_stderr, ignore_warnings
 from semco.data.listing import Entry, Part, as_entry
 from semco.errors import UserError
@@ -34,7 +35,8 @@ FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "GIF", "BMP", "DIB", "TIFF", "JPEG2000
 # JPEG files are decoded at the smallest size that is at least so many times the final one (docs/lab/data.md).
 DRAFT = 1.5
 # The way from a file to pixels, for what is stored under it: count it up when the pixels change.
-DECODING = 1
+DECODING = 2
+BLOCK = 1 << 20  # pixels of 16-bit images that are converted at a time
 ORIENTATION = 0x0112  # the EXIF tag
 
 # Errors that Pillow raises for a file that is damaged, incomplete or not an image.
@@ -57,22 +59,32 @@ DECODE_ERRORS = (
 PRINTING = ("TIFF",)  # formats whose library prints errors to stderr
 
 
-def decode(source: Path | Entry, size: int) -> NDArray[np.uint8]:
+def decode(source: Path | Entry, size: int, most_pixels: int = MOST_PIXELS) -> NDArray[np.uint8]:
     """Return the upright image in RGB, (S, S, 3): the shorter side is resized to ``size`` pixels, the centre kept."""
-    return centre_square(read_image(source, size), size)
+    return centre_square(read_image(source, size, most_pixels), size)
 
 
-def read_image(source: Path | Entry, size: int) -> Image.Image:
+def read_image(source: Path | Entry, size: int, most_pixels: int = MOST_PIXELS) -> Image.Image:
     """Return the upright image in RGB, whose shorter side has ``size`` pixels or more, if the file has so many."""
-    with _open_image(source) as file:
-        # JPEG files can be decoded at 1/2, 1/4 or 1/8 of their size, which is fast.
-        file.draft("RGB", (math.ceil(DRAFT * size),) * 2)
-        if file.width * file.height > MOST_PIXELS:
-            raise ValueError(
-                f"it has {file.width} x {file.height} pixels, and at most {MOST_PIXELS // 10**6} million are decoded"
-            )
+    with as_entry(source).open() as stream, open_stream(stream) as file:
+        width, height = file.size
+        if decoded_pixels(file, stream, math.ceil(DRAFT * size)) > most_pixels:
+            most = most_pixels // 10**6
+            raise ValueError(f"it has {width} x {height} pixels, and at most {most} million are decoded")
         with discard_stderr() if file.format in PRINTING else nullcontext():
             return to_rgb(upright(file))
+
+
+def decoded_pixels(file: Image.Image, stream: BinaryIO, side: int) -> int:
+    """Let an image be decoded at a smaller size if its format can, which is fast; return the number of pixels then.
+
+    The shorter side keeps ``side`` pixels or more. JPEG files can be decoded at 1/2, 1/4 or 1/8 of their size.
+    """
+    file.draft("RGB", (side, side))
+    if file.format != "JPEG2000":
+        return file.width * file.height
+    halvings = min(num_halvings(stream), max(1, min(file.size) // side).bit_length() - 1)
+    return halve_while_decoding(file, halvings) if halvings else file.width * file.height
 
 
 def centre_square(image: Image.Image, size: int) -> NDArray[np.uint8]:
@@ -134,13 +146,22 @@ def reason_of(error: BaseException, source: Path | Entry) -> str:
 def to_rgb(image: Image.Image) -> Image.Image:
     """Return an image of any mode in RGB: transparency becomes white, 16-bit grey keeps its upper 8 bits."""
     if image.mode.startswith("I"):
-        upper = np.asarray(image).astype(np.int64).clip(0, 65535) >> 8
-        return Image.fromarray(upper.astype(np.uint8)).convert("RGB")
+        return upper_bits(image).convert("RGB")
     if image.has_transparency_data:
         layer = image.convert("RGBA")
         image = Image.new("RGBA", layer.size, "white")
         image.alpha_composite(layer)
     return image if image.mode == "RGB" else image.convert("RGB")
+
+
+def upper_bits(image: Image.Image) -> Image.Image:
+    """Return a 16-bit image in 8 bits, a block of rows at a time: a copy of the whole one would need much memory."""
+    upper = Image.new("L", image.size)
+    rows = max(1, BLOCK // image.width)
+    for top in range(0, image.height, rows):
+        block = np.asarray(image.crop((0, top, image.width, min(top + rows, image.height))))
+        upper.paste(Image.fromarray((block.clip(0, 65535) >> 8).astype(np.uint8)), (0, top))
+    return upper
 
 
 def default_image_size(images: Sequence[Path | Entry] | Part, sample: int = 256) -> int:

@@ -6,6 +6,7 @@ memory: entries are made when they are asked for.
 
 from __future__ import annotations
 
+import io
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -63,6 +64,19 @@ class Files:
 
 
 FILES = Files()
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """The bytes of one image that is not a file, for example of an HTTP request."""
+
+    content: bytes
+
+    def open(self, entry: Entry) -> BinaryIO:  # noqa: ARG002
+        return io.BytesIO(self.content)
+
+    def file(self, entry: Entry) -> Path:
+        return Path(entry.name)
 
 
 def as_entry(image: Path | Entry) -> Entry:

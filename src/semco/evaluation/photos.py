@@ -10,9 +10,8 @@ import io
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import TextIO
 
 from semco.data.decode import IMAGE_SUFFIXES
 from semco.data.folder import HIDDEN
@@ -25,19 +24,6 @@ from semco.files import cannot_read, exists, open_regular
 STANDARD_INPUT = "-"
 LIST_SUFFIXES, CSV_SUFFIXES = (".txt", ".lst"), (".csv",)
 PATH_COLUMNS = ("path", "file", "filename", "image")
-
-
-@dataclass(frozen=True)
-class InMemory:
-    """The bytes of one image that is not a file, for example of an HTTP request."""
-
-    content: bytes
-
-    def open(self, entry: Entry) -> BinaryIO:  # noqa: ARG002
-        return io.BytesIO(self.content)
-
-    def file(self, entry: Entry) -> Path:
-        return Path(entry.name)
 
 
 def find_photos(arguments: Sequence[str | Path], standard_input: TextIO | None = None) -> Iterator[Entry]:

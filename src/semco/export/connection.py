@@ -1,46 +1,108 @@
-"""HTTP connections of the service; needs uvicorn."""
+"""HTTP connections of the service and the Studio: each is given up after a time, and there is a limit on them.
+
+Needs uvicorn.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+CONNECTIONS = 1000  # at the same time, if the system lets the process open so many files
+RESERVED = 64  # open files for everything else: photos, processes, and connections that are being accepted or closed
+LINGER = 1.0  # seconds in which the rest of a request is discarded, so that the client can read the answer
+READ = 1 << 14  # bytes that are read from a connection before the others get their turn
+CLOSE = (b"connection", b"close")
+
+
+def most_connections() -> int:
+    """Return how many connections this process can have at the same time and still open other files."""
+    try:
+        import resource
+    except ImportError:  # not a POSIX system
+        return CONNECTIONS
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if files == resource.RLIM_INFINITY:
+        return CONNECTIONS
+    return max(1, min(CONNECTIONS, files - len(os.listdir("/dev/fd")) - RESERVED))  # noqa: PTH208
+
 
 class TimedConnection(H11Protocol):
-    """A connection that gets 408 if the head of a request does not arrive in time, and 400 if it is not HTTP.
+    """A connection that is given up if the client does not send a whole request, or take the answer, in time.
 
-    uvicorn waits for the head forever: clients that send half a request could use up all connections. How long the
-    rest of a request may take is limited by `semco.export.service.Limits`.
+    uvicorn waits forever: clients that send half a request could use up all connections. How long the answer may take
+    is limited by `semco.export.service.Limits`. A request that is not HTTP gets 400, one that is late 408. If there are
+    too many connections, the one whose client has been waited for the longest is closed.
     """
 
-    def __init__(self, *args: Any, seconds: float, **named: Any) -> None:
+    def __init__(self, *args: Any, seconds: float, most: int, **named: Any) -> None:
         super().__init__(*args, **named)
-        self._seconds = seconds
-        self._timer: asyncio.TimerHandle | None = None
+        self._seconds, self._most = seconds, most
+        self._timer: asyncio.TimerHandle | None = None  # runs while the client is waited for
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+    def connection_made(self, transport: Any) -> None:
+        transport.max_size = READ
+        super().connection_made(PoliteTransport(transport, self._end))  # type: ignore[arg-type]
         self._watch()
+        if len(self.connections) > self._most:
+            self.logger.warning("more than %d connections: those that wait for a request are closed", self._most)
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """Close the connections whose clients have been waited for the longest, or else this one."""
+        waited_for = [each for each in self.connections if isinstance(each, TimedConnection) and each._timer]
+        for each in sorted(waited_for, key=TimedConnection._deadline)[: len(self.connections) - self._most]:
+            if each is self:
+                self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "there are too many connections; try again in a moment.")
+            else:
+                self.connections.discard(each)
+                each.transport.abort()
+
+    def _deadline(self) -> float:
+        return self._timer.when() if self._timer else 0.0
 
     def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return  # the rest of a request that has been answered
         super().data_received(data)
         self._watch()
 
+    def on_response_complete(self) -> None:
+        if not self.transport.is_closing():
+            self._stop_timer()  # the next request has its own time
+        super().on_response_complete()
+        self._watch()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._watch()
+
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_timer()
         super().connection_lost(exc)
+        self._stop_timer()
 
     def _watch(self) -> None:
-        """Start the timer when the head of a request is awaited, and stop it when the head is there."""
-        if self.conn.their_state is not h11.IDLE:
+        """Start the timer when the client is waited for, and stop it when it is not."""
+        is_request_whole = self.conn.their_state not in (h11.IDLE, h11.SEND_BODY)
+        if is_request_whole and not self.flow.write_paused and not self.transport.is_closing():
             self._stop_timer()
-        elif self._timer is None and not self.transport.is_closing():
-            self._timer = self.loop.call_later(self._seconds, self._give_up)
+        elif self._timer is None:
+            self._start_timer(self._seconds)
+
+    def _start_timer(self, seconds: float) -> None:
+        self._stop_timer()
+        self._timer = self.loop.call_later(seconds, self._give_up)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -48,7 +110,11 @@ class TimedConnection(H11Protocol):
             self._timer = None
 
     def _give_up(self) -> None:
-        self._refuse(HTTPStatus.REQUEST_TIMEOUT, f"the request did not arrive within {self._seconds:g} seconds.")
+        self._timer = None
+        if self.transport.is_closing() or self.transport.get_write_buffer_size():
+            self.transport.abort()
+        else:
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT, f"the request did not arrive within {self._seconds:g} seconds.")
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 (uvicorn passes it)
         """Answer bytes that are not HTTP."""
@@ -65,3 +131,67 @@ class TimedConnection(H11Protocol):
                 f"content-length: {len(body)}\r\nconnection: close\r\n\r\n{body}".encode()
             )
         self.transport.close()
+
+    def _end(self, transport: asyncio.Transport) -> None:
+        """Close the connection; if the request is not complete, only after the client had time to read the answer.
+
+        A socket that is closed while bytes arrive discards the answer that the client has not read yet.
+        """
+        if self.conn.their_state in (h11.IDLE, h11.SEND_BODY, h11.ERROR):
+            if self.cycle is not None and not self.cycle.response_complete:
+                self.cycle.disconnected = True  # nobody will read what the application answers
+                self.cycle.message_event.set()
+            self._start_timer(min(LINGER, self._seconds))
+            self.flow.resume_reading()
+            try:
+                transport.write_eof()
+            except OSError:  # the client is gone
+                transport.abort()
+        else:
+            transport.close()
+            self._watch()
+
+
+class PoliteTransport:
+    """A transport that leaves it to the connection how it is closed."""
+
+    def __init__(self, transport: asyncio.Transport, end: Callable[[asyncio.Transport], None]) -> None:
+        self._transport, self._end, self._is_ending = transport, end, False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, content: bytes) -> None:
+        if not self.is_closing():
+            self._transport.write(content)
+
+    def is_closing(self) -> bool:
+        return self._is_ending or self._transport.is_closing()
+
+    def close(self) -> None:
+        if not self.is_closing():
+            self._is_ending = True
+            self._end(self._transport)
+
+
+def close_unread(app: Any) -> Any:
+    """Return an ASGI application whose answer ends the connection if it is sent before the whole request was read."""
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        names = {name for name, _ in scope.get("headers", ())}
+        is_read = not names & {b"content-length", b"transfer-encoding"}
+
+        async def receive_part() -> Any:
+            nonlocal is_read
+            message = await receive()
+            is_read = is_read or not message.get("more_body", False)
+            return message
+
+        async def send_part(message: Any) -> None:
+            if message["type"] == "http.response.start" and not is_read:
+                message = {**message, "headers": [*message.get("headers", ()), CLOSE]}
+            await send(message)
+
+        await app(scope, receive_part, send_part)
+
+    return answer

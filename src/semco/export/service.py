@@ -9,26 +9,27 @@ import asyncio
 import hmac
 import json
 import socket
-from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 from importlib.util import find_spec
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from semco.data.decode import DECODE_ERRORS
-from semco.data.listing import Entry
 from semco.errors import UserError
-from semco.evaluation.photos import InMemory
 from semco.evaluation.predictions import Prediction
-from semco.evaluation.predictor import Predictor, decode_for
+from semco.evaluation.predictor import Predictor, square_to_pixels
 from semco.export.batching import Batcher
+from semco.export.decoding import Decoders, DecodingLimits
 
 PAGE = Path(__file__).parent / "page.html"
 EXTRA = "semco[serve]"
 ADDRESSES = "the service answers POST /predict, GET /health and GET /, nothing else."
+FORM_PART = 1 << 16  # bytes of a form that are parsed at a time
+Hold = Callable[[int], None]
 NEEDED = ("starlette", "uvicorn", "python_multipart")
 
 
@@ -38,14 +39,16 @@ class Limits:
 
     megabytes: float = 20.0
     """Size of a request."""
+    held_megabytes: float = 128.0
+    """Size of all requests that are worked on at the same time; further ones get status 503."""
     photos: int = 64
     """Photos per request."""
     seconds: float = 30.0
     """Time until a request is given up."""
     waiting: int = 512
     """Requests that are worked on at the same time; further ones get status 503."""
-    threads: int = 2
-    """Threads that decode photos."""
+    decoding: DecodingLimits = field(default_factory=DecodingLimits)
+    """Limits of a photo."""
 
 
 class RefusedError(Exception):
@@ -59,14 +62,18 @@ class RefusedError(Exception):
 class Service:
     """Answers requests with one model."""
 
-    def __init__(self, predictor: Predictor, limits: Limits | None = None, token: str | None = None) -> None:
-        self.predictor, self.limits, self._token = predictor, limits or Limits(), token
+    def __init__(
+        self, predictor: Predictor, limits: Limits | None = None, token: str | None = None, host: str = "localhost"
+    ) -> None:
+        self.predictor, self.limits, self._token, self._host = predictor, limits or Limits(), token, host
         self._batcher = Batcher(predictor.engine)
-        self._decoders = ThreadPoolExecutor(self.limits.threads, thread_name_prefix="semco-decode")
-        self._active = 0
+        self._decoders = Decoders(max(predictor.about.image_size), self.limits.decoding)
+        self._active = self._held = 0  # requests, and their bytes
+        # Photos that are decoded and not predicted yet: their pixels take more memory than their files.
+        self._room = asyncio.Semaphore(2 * predictor.about.batch_size)
 
     def close(self) -> None:
-        self._decoders.shutdown(wait=False, cancel_futures=True)
+        self._decoders.close()
         self._batcher.close()
 
     def health(self) -> dict[str, Any]:
@@ -77,19 +84,26 @@ class Service:
         if self._token is not None and not hmac.compare_digest(header.encode(), f"Bearer {self._token}".encode()):
             raise RefusedError(401, "this service needs a token: send the header Authorization: Bearer TOKEN.")
 
-    async def answer(self, read: Callable[[], Awaitable[list[tuple[str, bytes]]]], top: int) -> list[dict[str, Any]]:
+    def check_host(self, header: str) -> None:
+        """Refuse names by which the page of another site may have led a browser to this machine (DNS rebinding).
+
+        Such a page has no token, so that with a token any name will do, for example that of a proxy.
+        """
+        if self._token is None and not is_own_name(header, self._host):
+            raise RefusedError(403, "this service is called by its IP address or as localhost, unless it has a token.")
+
+    async def answer(self, request: Any, top: int) -> list[dict[str, Any]]:
         """Return the answers for the photos of a request, in their order."""
         if self._active >= self.limits.waiting:
             raise RefusedError(503, "too many requests are waiting; try again in a moment.")
         self._active += 1
         try:
             async with asyncio.timeout(self.limits.seconds):
-                photos = await read()
-                if not photos:
-                    raise RefusedError(400, "the request holds no photo; send its bytes as the body, or a form.")
-                if len(photos) > self.limits.photos:
-                    raise RefusedError(413, f"a request holds at most {self.limits.photos} photos, not {len(photos)}.")
-                answers = await asyncio.gather(*(self._predict(name, content, top) for name, content in photos))
+                with self._holding() as hold:
+                    photos = await read_photos(request, self.limits, hold)
+                    if not photos:
+                        raise RefusedError(400, "the request holds no photo; send its bytes as the body, or a form.")
+                    answers = await asyncio.gather(*(self._predict(name, content, top) for name, content in photos))
         except TimeoutError:
             raise RefusedError(408, f"the request took more than {self.limits.seconds:g} seconds.") from None
         finally:
@@ -98,13 +112,41 @@ class Service:
             raise RefusedError(415, f"no photo can be read: {answers[0]['error']}.")
         return answers
 
+    @contextmanager
+    def _holding(self) -> Iterator[Hold]:
+        """Yield a function that counts the bytes of a request, until it is done, and refuses too many of all."""
+        own = 0
+
+        def hold(count: int) -> None:
+            nonlocal own
+            own += count
+            self._held += count
+            if self._held > self.limits.held_megabytes * 1e6:
+                raise RefusedError(503, "too many large requests are waiting; try again in a moment.")
+
+        try:
+            yield hold
+        finally:
+            self._held -= own
+
     async def _predict(self, name: str, content: bytes, top: int) -> dict[str, Any]:
-        entry = Entry(name, InMemory(content))
-        work = partial(decode_for, entry, self.predictor.about)
-        image = await asyncio.get_running_loop().run_in_executor(self._decoders, work)
-        if isinstance(image, str):
-            return {"name": name, "error": image}
-        return as_json(name, await self._batcher.predict(image, top))
+        async with self._room:
+            square = await self._decoders.decode(content)
+            if isinstance(square, str):
+                return {"name": name, "error": square}
+            return as_json(name, await self._batcher.predict(square_to_pixels(square, self.predictor.about), top))
+
+
+def is_own_name(header: str, host: str) -> bool:
+    """Return whether the Host of a request is an address, this machine, or the name that it listens on."""
+    try:
+        name = urlsplit(f"//{header}").hostname or ""
+        if name in ("", "localhost", host.lower()):
+            return True
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def as_json(name: str, answer: Prediction) -> dict[str, Any]:
@@ -142,17 +184,21 @@ def build_app(service: Service) -> Any:
     def failed(_request: Any, _error: Any) -> Any:
         return JSONResponse({"error": "the service failed on this request; its log says why."}, 500)
 
+    content = PAGE.read_text(encoding="utf-8")
+
     async def predict(request: Any) -> Any:
+        service.check_host(request.headers.get("host", ""))
         service.check_token(request.headers.get("authorization", ""))
         top = _top(request.query_params.get("top", "3"))
-        answers = await service.answer(partial(read_photos, request, service.limits), top)
-        return JSONResponse({"predictions": answers})
+        return JSONResponse({"predictions": await service.answer(request, top)})
 
-    async def health(_request: Any) -> Any:
+    async def health(request: Any) -> Any:
+        service.check_host(request.headers.get("host", ""))
         return JSONResponse(service.health())
 
-    async def page(_request: Any) -> Any:
-        return HTMLResponse(PAGE.read_text(encoding="utf-8"))
+    async def page(request: Any) -> Any:
+        service.check_host(request.headers.get("host", ""))
+        return HTMLResponse(content)
 
     @asynccontextmanager
     async def lifespan(_app: Any) -> Any:
@@ -170,17 +216,17 @@ def _top(text: str) -> int:
     return int(text)
 
 
-async def read_photos(request: Any, limits: Limits) -> list[tuple[str, bytes]]:
+async def read_photos(request: Any, limits: Limits, hold: Hold) -> list[tuple[str, bytes]]:
     """Return the photos of a request by name: its body, or the files of a multipart form."""
-    body = await read_body(request, int(limits.megabytes * 1e6))
+    body = await read_body(request, int(limits.megabytes * 1e6), hold)
     kind = request.headers.get("content-type", "")
     if not kind.lower().startswith("multipart/form-data"):
         return [("photo", body)] if body else []
     return await _read_form(kind, body, limits)
 
 
-async def read_body(request: Any, most: int) -> bytes:
-    """Return the body; as soon as it is too long, the rest is not read."""
+async def read_body(request: Any, most: int, hold: Hold | None = None) -> bytes:
+    """Return the body; as soon as it is too long, the rest is not read. ``hold`` is called with each part's length."""
     sentence = f"the request is larger than {most / 1e6:g} MB."
     announced = request.headers.get("content-length", "0")
     if announced.isascii() and announced.isdigit() and int(announced[:18]) > most:
@@ -193,6 +239,8 @@ async def read_body(request: Any, most: int) -> bytes:
             body += chunk
             if len(body) > most:
                 raise RefusedError(413, sentence)
+            if hold is not None:
+                hold(len(chunk))
     except ClientDisconnect:
         raise RefusedError(400, "the connection was closed before the request was complete.") from None
     return bytes(body)
@@ -203,9 +251,12 @@ async def _read_form(kind: str, body: bytes, limits: Limits) -> list[tuple[str, 
     from starlette.formparsers import MultiPartException, MultiPartParser
 
     async def stream() -> Any:
-        yield body
+        for start in range(0, len(body), FORM_PART):
+            yield body[start : start + FORM_PART]
+            await asyncio.sleep(0)  # other requests have their turn
 
     parser = MultiPartParser(Headers({"content-type": kind}), stream(), max_files=limits.photos, max_fields=100)
+    parser.spool_max_size = len(body)  # files stay in memory
     try:
         form = await parser.parse()
     except (MultiPartException, *DECODE_ERRORS) as error:
@@ -249,21 +300,9 @@ def make_server(service: Service) -> Any:
 
 def app_server(app: Any, seconds: float = Limits.seconds) -> Any:
     """Return a server of an ASGI application; a request must have arrived within ``seconds``."""
-    import uvicorn
+    from semco.export import server
 
-    from semco.export.connection import TimedConnection
-
-    connection: Any = partial(TimedConnection, seconds=seconds)
-    config = uvicorn.Config(
-        app,
-        http=connection,
-        ws="none",
-        log_level="warning",
-        access_log=False,
-        timeout_keep_alive=5,
-        backlog=2048,
-    )
-    return uvicorn.Server(config)
+    return server.make_server(app, seconds)
 
 
 def sample_request(url: str) -> str:

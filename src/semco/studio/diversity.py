@@ -20,9 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semco.data.decode import decode
-from semco.data.listing import Entry
+from semco.data.listing import Entry, InMemory
 from semco.errors import UserError
-from semco.evaluation.photos import InMemory
 
 SIDE, CELLS, DIRECTIONS = 48, 4, 8
 SAMPLED, CLUSTERS = 1500, 48

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from semco.errors import UserError
-from semco.export.service import RefusedError, app_server, bind, check_installed, read_body, read_photos
+from semco.export.service import RefusedError, app_server, bind, check_installed, read_body
 from semco.run.folder import RunFolder
 from semco.studio.classes import describe
 from semco.studio.journal import Conflict
@@ -206,7 +206,7 @@ class Routes:
     async def predict(self, request: Any) -> Any:
         self._guard.check(request)
         service = await _thread(self._project.service)
-        return self.json({"predictions": await service.answer(partial(read_photos, request, service.limits), 3)})
+        return self.json({"predictions": await service.answer(request, 3)})
 
     async def exports(self, request: Any) -> Any:
         self._guard.check(request)
