@@ -17,10 +17,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from semco.errors import UserError
+from semco.errors import UserError, brief
 from semco.export.service import RefusedError, app_server, bind, check_installed, read_body, read_photos
+from semco.files import encode_text
 from semco.run.folder import RunFolder
-from semco.studio.classes import describe
+from semco.studio.class_changes import ChangedElsewhereError, whole_number
 from semco.studio.journal import Conflict
 from semco.studio.photos import UnreadableError
 from semco.studio.project import Project
@@ -78,15 +79,21 @@ class Routes:
     def __init__(self, project: Project, guard: Guard) -> None:
         from starlette import responses
 
+        from semco.export.json_response import AsciiJSONResponse
+
         self._project, self._guard, self._responses = project, guard, responses
+        self._json = AsciiJSONResponse
         self._threads = ThreadPoolExecutor(DECODERS, thread_name_prefix="semco-thumbnails")
+        # Words are looked up one request after the other, so that those who wait take no thread of the other requests.
+        self._words = ThreadPoolExecutor(1, thread_name_prefix="semco-words")
         self._files = {path.name: path for path in STATIC.iterdir() if path.suffix in KINDS}
 
     def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._threads, self._words):
+            threads.shutdown(wait=False, cancel_futures=True)
 
     def json(self, values: Any, status: int = 200) -> Any:
-        return self._responses.JSONResponse(values, status, headers=HEADERS)
+        return self._json(values, status, headers=HEADERS)
 
     async def page(self, request: Any) -> Any:
         """The page itself; with the token in the address, a cookie is set and the address becomes plain."""
@@ -131,22 +138,24 @@ class Routes:
     async def state(self, request: Any) -> Any:
         self._guard.check(request)
         since = request.query_params.get("since")
-        return self.json(await _thread(self._project.state, None if since is None else _number(since)))
+        return self.json(await _thread(self._project.state, None if since is None else whole_number(since)))
 
     async def classes(self, request: Any) -> Any:
         self._guard.check(request)
-        if request.method == "GET":
-            return self.json(await _thread(describe, self._project.table))
-        values = await _body(request)
-        return self.json(await _thread(self._project.change_classes, values, _tab(values)))
+        work = self._project.describe
+        if request.method == "POST":
+            values = await _body(request)
+            seen = None if values.get("seen") is None else whole_number(values["seen"])
+            work = partial(self._project.change_classes, values, _tab(values), seen)
+        return self.json(await asyncio.get_running_loop().run_in_executor(self._words, work))
 
     async def labels(self, request: Any) -> Any:
         """Label photos, and return the labels that have changed since the tab last looked."""
         self._guard.check(request)
         values = await _body(request)
-        photos = [_number(each) for each in _listed(values.get("photos"))]
-        label = None if values.get("label") is None else _number(values["label"])
-        seen = _number(values.get("seen", 0))
+        photos = [whole_number(each) for each in _listed(values.get("photos"))]
+        label = None if values.get("label") is None else whole_number(values["label"])
+        seen = whole_number(values.get("seen", 0))
         answer = await _thread(self._label, photos, label, _tab(values), seen)
         return self.json(answer, 409 if "error" in answer else 200)
 
@@ -163,12 +172,12 @@ class Routes:
     async def undo(self, request: Any) -> Any:
         self._guard.check(request)
         values = await _body(request)
-        seq = None if values.get("of") is None else _number(values["of"])
+        seq = None if values.get("of") is None else whole_number(values["of"])
         if values.get("redo"):
             await _thread(self._project.journal.redo, seq or 0, _tab(values))
         else:
             await _thread(self._project.journal.undo, _tab(values), seq)
-        return self.json(await _thread(self._project.state, _number(values.get("seen", 0))))
+        return self.json(await _thread(self._project.state, whole_number(values.get("seen", 0))))
 
     async def history(self, request: Any) -> Any:
         self._guard.check(request)
@@ -180,7 +189,7 @@ class Routes:
 
     async def review(self, request: Any) -> Any:
         self._guard.check(request)
-        return self.json(await _thread(self._project.review))
+        return self.json(await asyncio.get_running_loop().run_in_executor(self._words, self._project.review))
 
     async def training(self, request: Any) -> Any:
         """Return the progress, or start, stop or resume a round."""
@@ -197,11 +206,11 @@ class Routes:
                 raise UserError("a round takes 0.1 to 6,000 minutes; choose a number.")
             await _thread(self._project.train, float(minutes), start)
         elif action == "resume":
-            await _thread(self._project.training.resume)
+            await _thread(self._project.resume)
         elif action == "stop":
             self._project.training.stop()
         else:
-            raise UserError(f"training can be started, stopped and resumed, not {action!r}.")
+            raise UserError(f"training can be started, stopped and resumed, not {brief(action, 40)}.")
 
     async def predict(self, request: Any) -> Any:
         self._guard.check(request)
@@ -221,7 +230,7 @@ class Routes:
     async def csv(self, request: Any) -> Any:
         self._guard.check(request)
         headers = {**HEADERS, "Content-Disposition": 'attachment; filename="labels.csv"'}
-        content = (await _thread(self._project.csv)).encode(errors="surrogateescape")
+        content = encode_text(await _thread(self._project.csv))
         return self._responses.Response(content, media_type="text/csv", headers=headers)
 
     async def report(self, request: Any) -> Any:
@@ -238,8 +247,15 @@ class Routes:
     def unreadable(self, _request: Any, error: Any) -> Any:
         return self.json({"error": str(error)}, 415)
 
+    def changed(self, _request: Any, error: Any) -> Any:
+        return self.json({"error": str(error)}, 409)
+
     def bad(self, _request: Any, error: Any) -> Any:
         return self.json({"error": str(error)}, 400)
+
+    def cannot(self, _request: Any, error: Any) -> Any:
+        """A file or a process of the project that the system refuses: the disk is full, or a folder is read-only."""
+        return self.json({"error": f"the Studio cannot do this: {error}; nothing is lost."}, 400)
 
     def failed(self, _request: Any, _error: Any) -> Any:
         return self.json({"error": "the Studio failed on this request; the terminal says why."}, 500)
@@ -258,14 +274,6 @@ async def _body(request: Any) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise RefusedError(400, "the request is not a JSON object.")
     return values
-
-
-def _number(value: Any) -> int:
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 16:
-        return int(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    raise RefusedError(400, f"a number is expected, not {str(value)[:40]!r}.")
 
 
 def _listed(value: Any) -> list[Any]:
@@ -308,7 +316,9 @@ def build_app(project: Project, guard: Guard) -> Any:
     handlers: dict[Any, Any] = {
         RefusedError: routes.refused,
         UnreadableError: routes.unreadable,
+        ChangedElsewhereError: routes.changed,
         UserError: routes.bad,
+        OSError: routes.cannot,
         Exception: routes.failed,
     }
 

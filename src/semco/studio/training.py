@@ -20,7 +20,7 @@ from semco.experiment.continuation import model_of_parent
 from semco.files import exists, read_json_object, write_json
 from semco.models.pretrained import is_installed
 from semco.run.folder import RunFolder
-from semco.studio.classes import ClassTable
+from semco.studio.journal import ClassTable
 from semco.studio.label_file import Rows, write_label_file
 
 Start = Literal["auto", "scratch", "last"]
