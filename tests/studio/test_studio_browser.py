@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from semco.data.sources.bundled import fruit_photos
+from semco.studio.opening import private_page
 from tests.export.chromium import PROGRAM, Browser
 from tests.studio.studio_server import Studio, copy_fruit
 from tests.studio.test_studio_server import CLASSES, SETTINGS
@@ -29,12 +30,23 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 def show(browser: Browser, studio: Studio) -> None:
     browser.leave()
     browser.open(studio.guard.url)
-    browser.wait("document.documentElement.dataset.ready")
+    browser.wait("document.documentElement?.dataset.ready")
 
 
 def go(browser: Browser, page: str, ready: str) -> Any:
     browser.run(f"location.hash = {page!r}")
     return browser.wait(f"!!({ready})")  # an element itself has no value outside the page
+
+
+def test_the_private_file_leads_to_the_page(browser: Browser, tmp_path: Path) -> None:
+    with Studio(copy_fruit(tmp_path / "photos", CLASSES, 1), tmp_path / "project", CLASSES) as studio:
+        with private_page(studio.guard.url, studio.project.folder) as file:
+            browser.leave()
+            browser.open(file.as_uri())
+            browser.wait("document.documentElement?.dataset.ready")
+            assert browser.run("location.href") == f"http://127.0.0.1:{studio.port}/"
+        assert not file.exists()
+        assert browser.problems == []
 
 
 def labelled(browser: Browser, studio: Studio, count: int) -> dict[int, int]:

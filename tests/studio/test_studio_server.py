@@ -51,8 +51,8 @@ def test_only_the_page_with_the_token_is_let_in(studio: Studio) -> None:
 
 
 def test_the_token_in_the_address_becomes_a_cookie(studio: Studio) -> None:
-    status, headers, _ = studio.raw("GET", f"/?token={studio.guard.token}")
-    assert (status, headers["location"]) == (303, "/")
+    status, headers, content = studio.raw("GET", f"/?token={studio.guard.token}")
+    assert (status, b'content="0; url=/"' in content, studio.guard.token.encode() in content) == (200, True, False)
     cookie = headers["set-cookie"]
     assert "HttpOnly" in cookie
     assert "samesite=strict" in cookie.lower()
@@ -281,6 +281,9 @@ def test_bad_requests_get_a_sentence(studio: Studio) -> None:
         assert sentence in answer["error"], answer
     assert studio.ask("/api/view?order=colour")[0] == 400
     assert studio.ask("/report/1")[0] == 404
+    assert studio.ask("/nowhere")[0] == 404
+    for path in ("/thumbnail/x/", "/preview/x/", "/report/", "/api/name/"):
+        assert 400 <= studio.ask(f"{path}{'9' * 5000}")[0] < 500
 
 
 def test_faults_are_sentences_and_lose_nothing(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,6 +322,40 @@ def test_a_damaged_journal_is_reported_on_the_page(tmp_path: Path) -> None:
         state = project.state(None)
         assert state["labels"] == {1: 2}
         assert state["problems"] == [f"line 2 of {journal} cannot be read and is skipped."]
+
+
+def test_names_that_are_no_text_can_be_shown(tmp_path: Path) -> None:
+    """Of the folder, of a photo, and of a class in the journal of an earlier version, which did not check it."""
+    photos = copy_fruit(tmp_path / os.fsdecode(b"caf\xe9"), CLASSES[:1], 1)
+    (photo,) = photos.iterdir()
+    photo.rename(photo.with_name(os.fsdecode(b"r\xe9.jpg")))
+    with Project(photos, tmp_path / "project") as project:
+        project.journal.set_classes({"classes": [[1, "a\ud800", ""], [2, "dog", ""]], "next_number": 3})
+    with Studio(photos, tmp_path / "project") as studio:
+        studio.project.label([0], 1, "a", None)
+        status, state = studio.ask("/api/state")
+        assert (status, state["root"], state["classes"][0]) == (200, str(photos), [1, "a\ud800"])
+        assert studio.ask("/api/name/0") == (200, {"name": "r\udce9.jpg"})
+        assert studio.ask("/api/classes")[0] == 200
+        assert studio.raw("GET", "/labels.csv", Authorization=f"Bearer {studio.guard.token}")[0] == 200
+        assert studio.ask(f"/thumbnail/{studio.project.session}/0", b"")[0] == 405
+        status, described = studio.ask("/api/classes", {"action": "rename", "class": 1, "name": "cat"})
+        assert (status, described["classes"][0]["name"]) == (200, "cat")
+
+
+def test_folders_that_are_called_like_rounds(tmp_path: Path) -> None:
+    photos, runs = copy_fruit(tmp_path / "photos", CLASSES, 1), tmp_path / "project/runs"
+    for name in ("round-999999", f"round-{10**30}", "round-007", "round-\N{ARABIC-INDIC DIGIT FIVE}", "round-2"):
+        (runs / name).mkdir(parents=True)
+    with Studio(photos, tmp_path / "project", CLASSES) as studio:
+        assert studio.ask("/api/state")[1]["training"] == {"round": 999999, "running": False}
+        for number, label in enumerate((1, 2, 3)):
+            studio.project.label([number], label, "a", None)
+        status, answer = studio.ask("/api/training", {"action": "start", "start": "scratch"})
+        assert (status, "give that folder another name" in answer["error"]) == (400, True)
+        (runs / "round-999999.status.json").write_text("{}")
+        status, answer = studio.ask("/api/training")
+        assert (status, "does not say how far the job is" in answer["error"]) == (400, True)
 
 
 def test_a_project_is_open_once(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import os
 import secrets
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,6 +23,7 @@ from semco.files import encode_text
 from semco.run.folder import RunFolder
 from semco.studio.class_changes import ChangedElsewhereError, whole_number
 from semco.studio.journal import Conflict
+from semco.studio.opening import opened_in_browser
 from semco.studio.photos import UnreadableError
 from semco.studio.project import Project
 from semco.studio.views import Query
@@ -43,6 +44,7 @@ HEADERS = {
 REPORT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; sandbox allow-scripts"
 )
+ON_TO_THE_PAGE = '<!DOCTYPE html><meta http-equiv="refresh" content="0; url=/"><title>SemCo Studio</title>'
 T = TypeVar("T")
 
 
@@ -96,10 +98,14 @@ class Routes:
         return self._json(values, status, headers=HEADERS)
 
     async def page(self, request: Any) -> Any:
-        """The page itself; with the token in the address, a cookie is set and the address becomes plain."""
+        """The page itself; with the token in the address, a cookie is set and the address becomes plain.
+
+        It becomes plain by a page, not by a redirection: browsers do not send a strict cookie if another page, or the
+        file that leads to the Studio, was where the redirection began.
+        """
         self._guard.check_origin(request)
         if self._guard.is_token(request.query_params.get("token", "")):
-            answer = self._responses.RedirectResponse("/", 303, headers=HEADERS)
+            answer = self._responses.HTMLResponse(ON_TO_THE_PAGE, headers=HEADERS)
             answer.set_cookie(self._guard.cookie, self._guard.token, httponly=True, samesite="strict")
             return answer
         self._guard.check(request)
@@ -126,14 +132,14 @@ class Routes:
         self._guard.check(request)
         if request.path_params["session"] != self._project.session:
             raise RefusedError(410, "the Studio was started again; reload the page.")
-        work = partial(make, request.path_params["number"])
+        work = partial(make, whole_number(request.path_params["number"]))
         content = await asyncio.get_running_loop().run_in_executor(self._threads, work)
         headers = {**HEADERS, "Cache-Control": "private, max-age=86400, immutable"}
         return self._responses.Response(content, media_type="image/jpeg", headers=headers)
 
     async def name(self, request: Any) -> Any:
         self._guard.check(request)
-        return self.json({"name": self._project.photos.name(request.path_params["number"])})
+        return self.json({"name": self._project.photos.name(whole_number(request.path_params["number"]))})
 
     async def state(self, request: Any) -> Any:
         self._guard.check(request)
@@ -235,11 +241,14 @@ class Routes:
 
     async def report(self, request: Any) -> Any:
         self._guard.check(request)
-        file = RunFolder(self._project.training.path(request.path_params["number"])).report_file
+        file = RunFolder(self._project.training.path(whole_number(request.path_params["number"]))).report_file
         if not file.is_file():
             raise RefusedError(404, "this round has no report yet.")
         headers = {**HEADERS, "Content-Security-Policy": REPORT_POLICY}
         return self._responses.Response(file.read_bytes(), media_type="text/html", headers=headers)
+
+    def unknown(self, _request: Any, error: Any) -> Any:
+        return self.json({"error": "the Studio has no such page, or does not answer this method."}, error.status_code)
 
     def refused(self, _request: Any, error: Any) -> Any:
         return self.json({"error": error.sentence}, error.status)
@@ -290,6 +299,7 @@ def build_app(project: Project, guard: Guard) -> Any:
     """Return the Studio as an ASGI application."""
     check_installed("the Studio", EXTRA)
     from starlette.applications import Starlette
+    from starlette.exceptions import HTTPException
     from starlette.routing import Route
 
     routes = Routes(project, guard)
@@ -297,12 +307,12 @@ def build_app(project: Project, guard: Guard) -> Any:
     paths = [
         Route("/", routes.page),
         Route("/static/{name}", routes.static),
-        Route("/thumbnail/{session}/{number:int}", routes.thumbnail),
-        Route("/preview/{session}/{number:int}", routes.preview),
-        Route("/report/{number:int}", routes.report),
+        Route("/thumbnail/{session}/{number}", routes.thumbnail),
+        Route("/preview/{session}/{number}", routes.preview),
+        Route("/report/{number}", routes.report),
         Route("/labels.csv", routes.csv),
         Route("/api/state", routes.state),
-        Route("/api/name/{number:int}", routes.name),
+        Route("/api/name/{number}", routes.name),
         Route("/api/classes", routes.classes, methods=both),
         Route("/api/labels", routes.labels, methods=["POST"]),
         Route("/api/undo", routes.undo, methods=["POST"]),
@@ -314,6 +324,7 @@ def build_app(project: Project, guard: Guard) -> Any:
         Route("/api/exports", routes.exports, methods=both),
     ]
     handlers: dict[Any, Any] = {
+        HTTPException: routes.unknown,
         RefusedError: routes.refused,
         UnreadableError: routes.unreadable,
         ChangedElsewhereError: routes.changed,
@@ -330,10 +341,13 @@ def build_app(project: Project, guard: Guard) -> Any:
     return Starlette(routes=paths, exception_handlers=handlers, lifespan=lifespan)
 
 
-def serve(project: Project, port: int | None, on_ready: Callable[[str], None]) -> None:
+def serve(project: Project, port: int | None, on_ready: Callable[[str], None], opens_browser: bool) -> None:
     """Show a project until the process is interrupted; ``on_ready`` gets the address to open."""
-    with bind(port=port or 0) as listening:
+    with bind(port=port or 0) as listening, ExitStack() as opened:
         guard = Guard(listening.getsockname()[1])
         server = app_server(build_app(project, guard))
         on_ready(guard.url)
+        if opens_browser:
+            listening.listen()  # a browser that is faster than the server waits instead of failing
+            opened.enter_context(opened_in_browser(guard.url, project.folder))
         server.run([listening])
