@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Any
 import pytest
 
 from semco.data.sources.bundled import fruit_photos
+from semco.studio import classes
+from semco.studio.opening import private_page
 from tests.export.chromium import PROGRAM, Browser
 from tests.studio.studio_server import Studio, copy_fruit
 from tests.studio.test_studio_server import CLASSES, SETTINGS
@@ -29,12 +32,23 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 def show(browser: Browser, studio: Studio) -> None:
     browser.leave()
     browser.open(studio.guard.url)
-    browser.wait("document.documentElement.dataset.ready")
+    browser.wait("document.documentElement?.dataset.ready")
 
 
 def go(browser: Browser, page: str, ready: str) -> Any:
     browser.run(f"location.hash = {page!r}")
     return browser.wait(f"!!({ready})")  # an element itself has no value outside the page
+
+
+def test_the_private_file_leads_to_the_page(browser: Browser, tmp_path: Path) -> None:
+    with Studio(copy_fruit(tmp_path / "photos", CLASSES, 1), tmp_path / "project", CLASSES) as studio:
+        with private_page(studio.guard.url, studio.project.folder) as file:
+            browser.leave()
+            browser.open(file.as_uri())
+            browser.wait("document.documentElement?.dataset.ready")
+            assert browser.run("location.href") == f"http://127.0.0.1:{studio.port}/"
+        assert not file.exists()
+        assert browser.problems == []
 
 
 def labelled(browser: Browser, studio: Studio, count: int) -> dict[int, int]:
@@ -74,6 +88,38 @@ def test_labels_by_keyboard_and_mouse(browser: Browser, tmp_path: Path) -> None:
         browser.wait("!document.getElementById('preview').open")
         # The photo that cannot be read is answered with status 415, which the console calls an error.
         assert [each for each in browser.problems if "/thumbnail/" not in each] == []
+
+
+def test_changes_of_the_classes_are_made_one_after_the_other(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A person removes two classes and renames a third before the words of the first change are looked up."""
+    go_on = threading.Event()
+    names = ("apple", "pear", "dog", "cat")
+    with Studio(copy_fruit(tmp_path / "photos", CLASSES, 1), tmp_path / "project", names) as studio:
+        show(browser, studio)
+        go(browser, "classes", "document.querySelectorAll('.class-row').length === 4")
+        monkeypatch.setattr(
+            "semco.studio.project.describe", lambda table: go_on.wait(60) and classes.describe(table)
+        )  # fmt: skip
+        for name in ("apple", "pear"):
+            browser.run(f"document.querySelector('[aria-label=\"Remove {name}\"]').click()")
+        browser.wait("document.querySelector('.working').textContent.includes('Working')")
+        assert browser.run("document.getElementById('saved').textContent") == "Working …"
+        browser.run("document.querySelectorAll('.class-name')[3].focus()")
+        browser.run("document.querySelectorAll('.class-name')[3].select()")
+        browser.type("tiger")
+        go_on.set()
+        browser.wait("document.getElementById('saved').textContent === 'All saved'")
+        assert browser.run("document.activeElement.value") == "tiger"  # what was being written stayed
+        assert list(studio.project.table.names.values()) == ["dog", "cat"]
+        browser.run("document.activeElement.blur()")
+        shown = "[...document.querySelectorAll('.class-name')].map((each) => each.value).join()"
+        browser.wait(f"{shown} === 'dog,tiger'")
+        assert list(studio.project.table.names.values()) == ["dog", "tiger"]
+        studio.project.change_classes({"action": "rename", "class": 3, "name": "wolf"}, "another tab")
+        browser.wait(f"{shown} === 'wolf,tiger'")
+        assert browser.problems == []
 
 
 def test_an_answer_that_comes_late_does_not_replace_a_newer_one(browser: Browser, tmp_path: Path) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from semco.errors import UserError
-from semco.studio.classes import ClassTable, describe
+from semco.studio.classes import describe
+from semco.studio.journal import ClassTable
+from semco.studio.journal.class_table import carry_over
 
 TABLE = ClassTable().add("apple", "pear", "dog", "qwzzyx")
 
@@ -42,6 +46,42 @@ def test_bad_names_and_pairs_are_refused() -> None:
     ):
         with pytest.raises(UserError, match=sentence):
             change()
+
+
+@pytest.mark.parametrize("name", ["\ud800", "caf\udce9", "a\x00b", "\x1b[31mred"])
+def test_names_that_cannot_be_written_are_refused(name: str) -> None:
+    for change in (TABLE.add, lambda text: TABLE.rename(1, text), lambda text: TABLE.set_alias(1, text)):
+        with pytest.raises(UserError, match="no character") as error:
+            change(name)
+        str(error.value).encode()
+
+
+def test_a_change_is_taken_back_and_later_ones_stay() -> None:
+    later = TABLE.rename(3, "cat")
+    for change in (
+        lambda table: table.add("owl", "crow"),
+        lambda table: table.remove(2),
+        lambda table: table.rename(2, "plum").pair(1, 3, "apart"),
+        lambda table: table.pair(1, 3, "together"),
+        lambda table: table.move(1, 3),
+    ):
+        changed = change(TABLE)
+        now = carry_over(TABLE, changed, later)
+        assert now == replace(change(later), next_number=later.next_number)
+        assert carry_over(changed, TABLE, now) == later
+    moved = TABLE.move(3, 0)
+    assert carry_over(TABLE, moved, moved.move(1, 3)) == moved.move(1, 3)  # it was moved again since
+
+
+def test_what_was_changed_again_stays_and_names_stay_different() -> None:
+    renamed = TABLE.rename(1, "plum")
+    again = renamed.rename(1, "cherry")
+    assert carry_over(renamed, TABLE, again) == again
+    assert carry_over(TABLE, TABLE.rename(1, "plum"), TABLE.remove(1)) == TABLE.remove(1)
+    removed = TABLE.pair(1, 2, "apart").remove(1)
+    with pytest.raises(UserError, match="another class has got the name"):
+        carry_over(removed, TABLE, removed.add("Apple"))
+    assert carry_over(removed, TABLE.pair(1, 2, "apart"), removed).apart == ((1, 2),)
 
 
 def test_names_are_looked_up() -> None:

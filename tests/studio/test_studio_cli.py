@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import html
+import os
 import re
 import signal
+import stat
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
+from urllib.parse import unquote
 
 import pytest
 
@@ -17,10 +21,21 @@ from tests.studio.studio_server import copy_fruit
 
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The addresses that the Studio would show; it ends at once instead of waiting for requests."""
+    """The addresses to which the files lead that the browser would open; the Studio ends at once."""
     addresses: list[str] = []
+
+    def look(address: str) -> bool:
+        """Read what the browser is told to open, which must show the token to its owner alone."""
+        file = Path(unquote(address.removeprefix("file://")))
+        assert "token" not in address
+        assert [stat.S_IMODE(path.stat().st_mode) for path in (file, file.parent)] == [0o600, 0o700]
+        found = re.search(r'url=([^"]+)"', file.read_text())
+        assert found is not None
+        addresses.append(html.unescape(found[1]))
+        return True
+
     monkeypatch.setattr("semco.studio.server.app_server", lambda _app: SimpleNamespace(run=lambda _sockets: None))
-    monkeypatch.setattr("webbrowser.open", addresses.append)
+    monkeypatch.setattr("webbrowser.open", look)
     return addresses
 
 
@@ -31,6 +46,7 @@ def test_a_project_is_made_beside_the_command(tmp_path: Path, shown: list[str]) 
     assert "4 photos" in done.stderr
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?token=[\w-]{32}", shown[0])
     assert {path.name for path in tmp_path.iterdir()} == {"photos", "photos-studio"}
+    assert list((tmp_path / "photos-studio").glob(".open-*")) == []
     again = run_here("studio", "photos", "--classes", "orange,pear", "--no-browser", cwd=tmp_path)
     assert (again.returncode, len(shown)) == (0, 1)
     journal = (tmp_path / "photos-studio/journal.jsonl").read_text()
@@ -45,6 +61,7 @@ def test_bad_input_is_one_sentence(tmp_path: Path) -> None:
         (["empty"], "contains no photos"),
         (["photos", "--project", "photos/inside"], "inside the photos"),
         (["photos", "--classes", "a,a"], "already"),
+        (["photos", "--classes", os.fsdecode(b"caf\xe9")], "no character"),
     ):
         done = run_here("studio", *arguments, cwd=tmp_path)
         assert (done.returncode, sentence in done.stderr) == (2, True), done.stderr

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from semco.config import DataConfig
 from semco.data.sources import list_source
 from semco.errors import UserError
 from semco.studio.journal import SNAPSHOT_EVERY, Conflict, Entry, Journal
+from semco.studio.journal.entry import CLASSES, sealed
 from semco.studio.label_file import csv_text, fits_csv, label_rows, write_label_file
 
 TABLE = {"classes": [[1, "cat", ""], [2, "dog", ""]], "together": [], "apart": [], "next_number": 3}
@@ -109,12 +111,104 @@ def test_the_snapshot_replaces_damaged_lines(tmp_path: Path) -> None:
     assert len(again.problems) == 2
 
 
+def damage_line(journal: Journal, number: int) -> None:
+    lines = journal.file.read_bytes().splitlines(keepends=True)
+    lines[number - 1] = b"?" + lines[number - 1][1:]
+    journal.file.write_bytes(b"".join(lines))
+
+
+def test_a_damaged_line_brings_nothing_back_and_undo_stays_what_it_was(tmp_path: Path) -> None:
+    """The snapshot has the entries themselves: it is no entry that can be undone, and knows what is undone."""
+    journal = Journal(tmp_path)
+    journal.set_classes(TABLE, "first")
+    for number in range(5):
+        journal.label({f"{number}": 1}, "first")
+    journal.undo("first")
+    journal.close()  # writes a snapshot
+    journal = Journal(tmp_path)
+    journal.undo("first")
+    journal.redo(6, "first")
+    journal._stream.close()  # a kill writes none
+    damage_line(journal, 3)
+    again = Journal(tmp_path)
+    assert again.labels() == {"0": 1, "1": 1, "2": 1, "4": 1}
+    with pytest.raises(UserError, match="nothing to undo"):
+        again.undo("a new tab")
+    again.undo("first")
+    assert again.labels() == {"0": 1, "1": 1, "2": 1}
+    again.close()
+    assert reopened(tmp_path).labels() == {"0": 1, "1": 1, "2": 1}
+
+
+def test_the_snapshot_of_an_earlier_version_is_read(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.label({"a": 1})
+    journal.label({"b": 7})
+    journal.close()
+    old = {"seq": 2, "values": {"a": 1, "b": 7, CLASSES: TABLE}}
+    (tmp_path / "snapshot.json").write_text(json.dumps(sealed(old)))
+    assert reopened(tmp_path).classes() is None  # the journal is whole
+    (tmp_path / "snapshot.json").write_text(json.dumps(sealed(old)))
+    damage_line(journal, 1)
+    for _ in range(2):  # then from the snapshot that the first one has written
+        again = Journal(tmp_path)
+        assert (again.labels(), again.classes(), again.next_class()) == ({"a": 1, "b": 7}, TABLE, 8)
+        with pytest.raises(UserError, match="nothing to undo"):
+            again.undo()
+        again.close()
+
+
+LABEL = {"seq": 2, "kind": "label", "time": 1.0, "tab": "x", "changes": {"b": 1}}
+BAD_TABLES = (
+    {}, [], {**TABLE, "classes": [[1, "cat"]]}, {**TABLE, "classes": [["1", "cat", ""]]}, {**TABLE, "classes": [7]},
+    {**TABLE, "classes": [[1, None, ""]]}, {**TABLE, "classes": [[1, "cat", ""], [1, "dog", ""]]},
+    {**TABLE, "classes": [[1, "cat", ""], [2, "Cat", ""]]}, {**TABLE, "classes": [[10**400, "cat", ""]]},
+    {**TABLE, "together": [[1, 9]]}, {**TABLE, "together": 5}, {**TABLE, "apart": [[1]]}, {**TABLE, "apart": [[1, 1]]},
+    {**TABLE, "next_number": None}, {**TABLE, "next_number": 1e999},
+)  # fmt: skip
+BAD_ENTRIES = (
+    *({**LABEL, "seq": seq} for seq in (None, "2", 0, -1, 1e999, 2.0, True, 10**30)),
+    *({**LABEL, "kind": kind} for kind in (None, "paint", ["label"], "classes", "redo ")),
+    *({**LABEL, "time": at} for at in ("now", 1e999, [], None)),
+    *({**LABEL, "changes": changes} for changes in ([], ["b"], "b", {"b": "1"}, {"b": [1]}, {"b": 1.5}, {"b": -1})),
+    *({**LABEL, "kind": "undo", "changes": {}, "of": of} for of in ("1", [1], None, {})),
+    *({**LABEL, "kind": "classes", "changes": {CLASSES: table}} for table in BAD_TABLES),
+    {**LABEL, "tab": 7}, {**LABEL, "changes": {CLASSES: TABLE}}, {"seq": 2}, {"kind": "label"}, {**LABEL, "more": 1},
+)  # fmt: skip
+
+
+def test_an_edited_line_with_a_right_checksum_is_skipped_and_reported(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.label({"a": 1})
+    journal.label({"b": 2})
+    journal.label({"c": 1})
+    journal.close()
+    lines = journal.file.read_bytes().splitlines(keepends=True)
+    for bad in BAD_ENTRIES:
+        journal.snapshot_file.unlink()
+        journal.file.write_bytes(lines[0] + json.dumps(sealed(bad)).encode() + b"\n" + lines[2])
+        again = Journal(tmp_path)
+        again.undo()
+        again.history(10)
+        assert (again.labels(), again.problems) == (
+            {"a": 1}, [f"line 2 of {journal.file} cannot be read and is skipped."]
+        ), bad  # fmt: skip
+        again.close()
+
+
+@pytest.mark.parametrize("bad", [{}, {"seq": 3}, {"seq": "x", "values": {}}, {"entries": 5}, {"entries": [LABEL, 7]}])
+def test_an_edited_snapshot_with_a_right_checksum_is_not_used(tmp_path: Path, bad: dict[str, Any]) -> None:
+    journal = reopened(tmp_path)
+    journal.snapshot_file.write_text(json.dumps(sealed(bad)))
+    assert reopened(tmp_path).problems == [f"{journal.snapshot_file} is damaged and is not used."]
+
+
 def test_a_damaged_snapshot_is_not_used(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.label({"a": 1})
     journal.close()
     values = json.loads((tmp_path / "snapshot.json").read_text())
-    values["values"]["a"] = 2
+    values["entries"][0]["changes"]["a"] = 2
     (tmp_path / "snapshot.json").write_text(json.dumps(values))
     again = reopened(tmp_path)
     assert again.labels() == {"a": 1}
@@ -162,6 +256,25 @@ def test_a_full_disk_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
     journal.label({"b": 1})
     journal.close()
     assert reopened(tmp_path).labels() == {"a": 1, "b": 1}
+
+
+def test_half_a_line_that_cannot_be_removed_spoils_no_later_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path)
+
+    def fail(*_arguments: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fail)
+        patch.setattr(os, "ftruncate", fail)
+        with pytest.raises(UserError, match="Input/output error"):
+            journal.label({"a": 1})
+    journal.label({"b": 2})
+    journal.close()
+    again = reopened(tmp_path)
+    assert (again.labels(), again.problems) == ({"b": 2}, [])
 
 
 WRITER = """

@@ -6,19 +6,25 @@ import csv
 import errno
 import io
 import json
+import math
 import os
 import shutil
 import socket
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
 
 from semco.errors import UserError
 from semco.export.service import app_server
+from semco.studio.classes import describe
+from semco.studio.journal import ClassTable
 from semco.studio.project import Project
 from tests.studio import studio_server
 from tests.studio.studio_server import Studio, copy_fruit
@@ -62,8 +68,8 @@ def test_a_request_that_never_ends_is_given_up(studio: Studio, monkeypatch: pyte
 
 
 def test_the_token_in_the_address_becomes_a_cookie(studio: Studio) -> None:
-    status, headers, _ = studio.raw("GET", f"/?token={studio.guard.token}")
-    assert (status, headers["location"]) == (303, "/")
+    status, headers, content = studio.raw("GET", f"/?token={studio.guard.token}")
+    assert (status, b'content="0; url=/"' in content, studio.guard.token.encode() in content) == (200, True, False)
     cookie = headers["set-cookie"]
     assert "HttpOnly" in cookie
     assert "samesite=strict" in cookie.lower()
@@ -126,10 +132,143 @@ def test_classes_are_changed_and_bad_changes_refused(studio: Studio) -> None:
         ({"action": "rename", "class": 77, "name": "x"}, "was removed"),
         ({"action": "paint"}, "not understood"),
         ({"action": "pair", "class": 1}, "not understood"),
+        ({"action": "add", "names": "pear"}, "a list of texts"),
+        ({"action": "add", "names": [None]}, "a list of texts"),
+        ({"action": "add", "names": ["\ud800"]}, "no character"),
+        ({"action": "remove", "class": math.inf}, "not inf"),
+        ({"action": "remove", "class": 1.5}, "not 1.5"),
+        ({"action": "move", "class": 1, "place": math.inf}, "not inf"),
+        ({"action": "add", "names": [f"a{number}" for number in range(1000)]}, "at most 1,000"),
     ):
         status, answer = studio.ask("/api/classes", bad)
         assert (status, sentence in answer["error"]) == (400, True), answer
     assert studio.project.journal.seq == seq
+
+
+def names(studio: Studio) -> dict[int, str]:
+    return dict(studio.ask("/api/state")[1]["classes"])
+
+
+def at_once(studio: Studio, bodies: list[dict[str, Any]]) -> list[tuple[int, Any]]:
+    """Send changes of the classes at the same instant and return their answers."""
+    start = threading.Barrier(len(bodies))
+
+    def send(body: dict[str, Any]) -> tuple[int, Any]:
+        start.wait(60)
+        return studio.ask("/api/classes", body)
+
+    with ThreadPoolExecutor(len(bodies)) as threads:
+        return list(threads.map(send, bodies))
+
+
+def test_overlapping_changes_of_every_kind_are_all_made(tmp_path: Path) -> None:
+    photos = copy_fruit(tmp_path / "photos", CLASSES[:1], 1)
+    with Studio(photos, tmp_path / "project", ("apple", "pear", "dog", "cat", "car")) as studio:
+        changes = [
+            {"action": "add", "names": ["plum"], "tab": "a"},
+            {"action": "add", "names": ["owl", "crow"], "tab": "b"},
+            {"action": "rename", "class": 1, "name": "orange", "tab": "a"},
+            {"action": "remove", "class": 2, "tab": "b"},
+            {"action": "alias", "class": 3, "alias": "puppy", "tab": "a"},
+            {"action": "pair", "class": 3, "other": 4, "how": "apart", "tab": "b"},
+            {"action": "move", "class": 5, "place": 0, "tab": "a"},
+        ]
+        answers = at_once(studio, [{**change, "seen": 1} for change in changes])
+        assert [status for status, _ in answers] == [200] * len(changes)
+        assert len({answer["seq"] for _, answer in answers}) == len(changes)
+        assert set(names(studio).values()) == {"orange", "dog", "cat", "car", "plum", "owl", "crow"}
+        described = studio.ask("/api/classes")[1]
+        assert (described["classes"][0]["name"], described["apart"]) == ("car", [[3, 4]])
+        assert next(each for each in described["classes"] if each["number"] == 3)["alias"] == "puppy"
+        # Two tabs change the same at once: the second is told so, and nothing that it has not seen is overwritten.
+        seen = described["seq"]
+        for one, other in (
+            ({"action": "rename", "class": 1, "name": "red"}, {"action": "rename", "class": 1, "name": "blue"}),
+            ({"action": "remove", "class": 4}, {"action": "rename", "class": 4, "name": "tiger"}),
+            ({"action": "add", "names": ["bee"]}, {"action": "add", "names": ["Bee"]}),
+        ):
+            statuses = sorted(status for status, _ in at_once(studio, [{**one, "seen": seen}, {**other, "seen": seen}]))
+            assert statuses[0] == 200
+            assert statuses[1] in (400, 409)
+
+
+def test_a_change_of_what_another_tab_has_changed_is_refused(studio: Studio) -> None:
+    assert studio.ask("/api/classes", {"action": "rename", "class": 1, "name": "apple", "seen": 1})[0] == 200
+    pair = {"action": "pair", "class": 1, "other": 2}
+    assert studio.ask("/api/classes", {**pair, "how": "together", "seen": 1})[0] == 200
+    for change in (
+        {"action": "remove", "class": 1},
+        {**pair, "how": "apart"},
+        {"action": "alias", "class": 1, "alias": "x"},
+    ):
+        status, answer = studio.ask("/api/classes", {**change, "seen": 1})
+        assert (status, "another tab has changed this" in answer["error"]) == (409, True)
+    assert studio.ask("/api/classes", {"action": "remove", "class": 1, "seen": 3})[0] == 200
+
+
+def test_the_words_are_looked_up_without_holding_labels(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a change of the classes waits for its words, labels are written and another change is undone."""
+    assert studio.ask("/api/classes", {"action": "add", "names": ["pear"], "tab": "y"})[0] == 200
+    looked_up, go_on = threading.Event(), threading.Event()
+
+    def slow(table: ClassTable) -> dict[str, Any]:
+        looked_up.set()
+        assert go_on.wait(60)
+        return describe(table)
+
+    monkeypatch.setattr("semco.studio.project.describe", slow)
+    with ThreadPoolExecutor(1) as threads:
+        answer = threads.submit(studio.ask, "/api/classes", {"action": "add", "names": ["plum"], "tab": "x"})
+        assert looked_up.wait(60)
+        assert studio.ask("/api/labels", {"photos": [0], "label": 1, "seen": 2})[0] == 200
+        assert studio.ask("/api/undo", {"tab": "y", "seen": 2})[0] == 200
+        go_on.set()
+        assert answer.result()[0] == 200
+    assert names(studio) == {1: CLASSES[0], 2: CLASSES[1], 3: CLASSES[2], 5: "plum"}
+
+
+def test_a_number_of_a_class_is_never_used_again(tmp_path: Path) -> None:
+    """Labels keep their class, or none, whatever is undone, redone, renamed, removed or damaged."""
+    photos, folder = copy_fruit(tmp_path / "photos", CLASSES, 2), tmp_path / "project"
+    with Studio(photos, folder, CLASSES) as studio:
+        studio.ask("/api/classes", {"action": "add", "names": ["cat"], "tab": "y"})
+        assert studio.ask("/api/labels", {"photos": [0, 1, 2], "label": 4, "seen": 2, "tab": "x"})[0] == 200
+        studio.ask("/api/undo", {"tab": "y"})
+        studio.ask("/api/classes", {"action": "add", "names": ["dog"], "tab": "y"})
+        assert (names(studio)[5], studio.project.csv()) == ("dog", "path,label\n")
+        studio.ask("/api/undo", {"of": 2, "redo": True})
+        assert names(studio)[4] == "cat"
+        assert {name for _, name in studio.project.rows()} == {"cat"}
+        studio.ask("/api/classes", {"action": "rename", "class": 4, "name": "tiger", "tab": "z"})
+        studio.ask("/api/undo", {"tab": "z"})
+        studio.ask("/api/undo", {"of": 2})
+    lines = (folder / "journal.jsonl").read_bytes().splitlines(keepends=True)
+    (folder / "journal.jsonl").write_bytes(b"?" + b"".join(lines)[1:])
+    with Studio(photos, folder, ("owl",)) as studio:
+        assert names(studio)[6] == "owl"
+        assert studio.project.rows() == []
+    (folder / "snapshot.json").unlink()
+    (folder / "journal.jsonl").write_bytes(lines[2])  # only the labels are left
+    with Studio(photos, folder, ("owl",)) as studio:
+        assert names(studio) == {5: "owl"}
+
+
+def test_undo_of_classes_keeps_what_came_later(studio: Studio) -> None:
+    """Also what another tab did: tab y removes a class, tab x adds one, and y wants its class back."""
+    studio.ask("/api/labels", {"photos": [0], "label": 1, "seen": 1, "tab": "x"})
+    studio.ask("/api/classes", {"action": "remove", "class": 1, "tab": "y"})
+    studio.ask("/api/classes", {"action": "add", "names": ["plum"], "tab": "x"})
+    assert studio.ask("/api/undo", {"tab": "y"})[0] == 200
+    assert list(names(studio).values()) == [*CLASSES, "plum"]
+    assert studio.ask("/api/state")[1]["labels"] == {"0": 1}
+    assert studio.ask("/api/undo", {"tab": "x"})[0] == 200
+    assert list(names(studio).values()) == list(CLASSES)
+    studio.ask("/api/undo", {"of": 3, "redo": True})
+    assert names(studio) == {2: CLASSES[1], 3: CLASSES[2]}
+    studio.ask("/api/classes", {"action": "add", "names": [CLASSES[0]], "tab": "x"})
+    status, answer = studio.ask("/api/undo", {"of": 3})
+    assert (status, "another class has got the name" in answer["error"]) == (400, True)
+    assert studio.ask("/api/undo", {"tab": "a new tab"})[0] == 400  # the classes of the command line stay
 
 
 def test_bad_requests_get_a_sentence(studio: Studio) -> None:
@@ -139,6 +278,11 @@ def test_bad_requests_get_a_sentence(studio: Studio) -> None:
         ("/api/labels", {"photos": [99], "label": 1}, "there is no photo number 99"),
         ("/api/labels", {"photos": [0], "label": 77}, "was removed"),
         ("/api/labels", {"photos": ["../x"], "label": 1}, "a number is expected"),
+        ("/api/labels", {"photos": [math.inf], "label": 1}, "a number is expected"),
+        ("/api/labels", {"photos": [0], "label": math.inf}, "a number is expected"),
+        ("/api/labels", {"photos": [0], "label": 10**300}, "was removed"),
+        ("/api/labels", {"photos": [0], "label": 1, "seen": math.inf}, "a number is expected"),
+        ("/api/undo", {"of": math.inf}, "a number is expected"),
         ("/api/training", {"action": "start"}, "at least two classes"),
         ("/api/training", {"action": "start", "minutes": -1}, "minutes"),
         ("/api/training", {"action": "resume"}, "no stopped round"),
@@ -154,6 +298,9 @@ def test_bad_requests_get_a_sentence(studio: Studio) -> None:
         assert sentence in answer["error"], answer
     assert studio.ask("/api/view?order=colour")[0] == 400
     assert studio.ask("/report/1")[0] == 404
+    assert studio.ask("/nowhere")[0] == 404
+    for path in ("/thumbnail/x/", "/preview/x/", "/report/", "/api/name/"):
+        assert 400 <= studio.ask(f"{path}{'9' * 5000}")[0] < 500
 
 
 def test_faults_are_sentences_and_lose_nothing(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,6 +339,40 @@ def test_a_damaged_journal_is_reported_on_the_page(tmp_path: Path) -> None:
         state = project.state(None)
         assert state["labels"] == {1: 2}
         assert state["problems"] == [f"line 2 of {journal} cannot be read and is skipped."]
+
+
+def test_names_that_are_no_text_can_be_shown(tmp_path: Path) -> None:
+    """Of the folder, of a photo, and of a class in the journal of an earlier version, which did not check it."""
+    photos = copy_fruit(tmp_path / os.fsdecode(b"caf\xe9"), CLASSES[:1], 1)
+    (photo,) = photos.iterdir()
+    photo.rename(photo.with_name(os.fsdecode(b"r\xe9.jpg")))
+    with Project(photos, tmp_path / "project") as project:
+        project.journal.set_classes({"classes": [[1, "a\ud800", ""], [2, "dog", ""]], "next_number": 3})
+    with Studio(photos, tmp_path / "project") as studio:
+        studio.project.label([0], 1, "a", None)
+        status, state = studio.ask("/api/state")
+        assert (status, state["root"], state["classes"][0]) == (200, str(photos), [1, "a\ud800"])
+        assert studio.ask("/api/name/0") == (200, {"name": "r\udce9.jpg"})
+        assert studio.ask("/api/classes")[0] == 200
+        assert studio.raw("GET", "/labels.csv", Authorization=f"Bearer {studio.guard.token}")[0] == 200
+        assert studio.ask(f"/thumbnail/{studio.project.session}/0", b"")[0] == 405
+        status, described = studio.ask("/api/classes", {"action": "rename", "class": 1, "name": "cat"})
+        assert (status, described["classes"][0]["name"]) == (200, "cat")
+
+
+def test_folders_that_are_called_like_rounds(tmp_path: Path) -> None:
+    photos, runs = copy_fruit(tmp_path / "photos", CLASSES, 1), tmp_path / "project/runs"
+    for name in ("round-999999", f"round-{10**30}", "round-007", "round-\N{ARABIC-INDIC DIGIT FIVE}", "round-2"):
+        (runs / name).mkdir(parents=True)
+    with Studio(photos, tmp_path / "project", CLASSES) as studio:
+        assert studio.ask("/api/state")[1]["training"] == {"round": 999999, "running": False}
+        for number, label in enumerate((1, 2, 3)):
+            studio.project.label([number], label, "a", None)
+        status, answer = studio.ask("/api/training", {"action": "start", "start": "scratch"})
+        assert (status, "give that folder another name" in answer["error"]) == (400, True)
+        (runs / "round-999999.status.json").write_text("{}")
+        status, answer = studio.ask("/api/training")
+        assert (status, "does not say how far the job is" in answer["error"]) == (400, True)
 
 
 def test_a_project_is_open_once(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -40,8 +39,6 @@ def open_studio(
     def show(url: str) -> None:
         console.print(f"{len(project.photos):,} photos; everything is kept in {project.folder}")
         console.print(f"open {url}   (Ctrl-C ends the Studio; nothing is lost)")
-        if opens_browser:
-            webbrowser.open(url)
 
     with Project(photos, folder, classes, settings) as project:
-        serve(project, port, show)
+        serve(project, port, show, opens_browser)

@@ -172,8 +172,10 @@ def build_app(service: Service) -> Any:
     check_installed()
     from starlette.applications import Starlette
     from starlette.exceptions import HTTPException
-    from starlette.responses import HTMLResponse, JSONResponse
+    from starlette.responses import HTMLResponse
     from starlette.routing import Route
+
+    from semco.export.json_response import AsciiJSONResponse as JSONResponse
 
     def refused(_request: Any, error: Any) -> Any:
         return JSONResponse({"error": error.sentence}, error.status)

@@ -32,6 +32,7 @@ from semco.labels.store_files import CheckedVectors, damaged, open_array
 
 DEFAULT_EPS = 0.2  # the value of the paper, for a store without its own
 _CHUNK = 65_536
+_REMEMBERED = 4096  # answers of `nearest`
 Float = TypeVar("Float", np.float32, np.float64)
 
 
@@ -54,6 +55,7 @@ class VectorStore:
         self.kin = store_files.open_kin(folder, self.header)
         self._terms: list[str] | None = None
         self._frequent: NDArray[np.float32] | None = None
+        self._nearest: dict[tuple[bytes, int], list[tuple[str, float]]] = {}  # what `nearest` has found
 
     @classmethod
     def open(cls, folder: Path) -> VectorStore:
@@ -145,6 +147,15 @@ class VectorStore:
     def nearest(self, vector: NDArray[np.floating[Any]], n: int = 10) -> list[tuple[str, float]]:
         """Return the ``n`` terms with the largest cosine to ``vector`` (d,), best first; ties by frequency."""
         wanted = unit_rows(np.asarray(vector, dtype=np.float32)[None])[0]
+        key = (wanted.tobytes(), n)
+        found = self._nearest.get(key)  # every change of the Studio's classes asks for all of them again
+        if found is None:
+            if len(self._nearest) >= _REMEMBERED:
+                self._nearest.clear()
+            found = self._nearest[key] = self._find_nearest(wanted, n)
+        return list(found)
+
+    def _find_nearest(self, wanted: NDArray[np.float32], n: int) -> list[tuple[str, float]]:
         best: list[tuple[float, int, int]] = []
         for start in range(0, self.size, _CHUNK):
             rows = unit_rows(self._vectors.rows(slice(start, start + _CHUNK)))

@@ -1,13 +1,7 @@
-"""The classes of a project, and what SemCo makes of their names: term, look-alike group, place on a map.
-
-A class keeps its number when it is renamed, so that its labels stay. The labels of a removed class are ignored, and are
-there again if the removal is undone.
-"""
+"""What SemCo makes of the names of the classes: term, look-alike group, place on a map."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -15,133 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semco.config import LabelsConfig
-from semco.errors import UserError
 from semco.labels.embeddings import LabelEmbeddings
 from semco.labels.groups import Groups, evidence_distances, group_classes
 from semco.labels.plot.layout import fit_to_box, map_coordinates
 from semco.labels.sources import Neighbours, store_source
 from semco.labels.tune import distances
+from semco.studio.journal import ClassTable, NamedClass
 
-LONGEST_NAME = 80
 NEAREST = 4  # terms that are shown for a name
-
-
-@dataclass(frozen=True)
-class NamedClass:
-    """One class: its number, its name, and the vocabulary term that a person set, if any."""
-
-    number: int
-    name: str
-    alias: str = ""
-
-
-@dataclass(frozen=True)
-class ClassTable:
-    """All classes, in the order of their keys, and which of them a person put together or apart."""
-
-    classes: tuple[NamedClass, ...] = ()
-    together: tuple[tuple[int, int], ...] = ()
-    apart: tuple[tuple[int, int], ...] = ()
-    next_number: int = 1
-
-    @classmethod
-    def from_plain(cls, values: Mapping[str, Any] | None) -> ClassTable:
-        if values is None:
-            return cls()
-        pairs = {field: tuple((a, b) for a, b in values.get(field, ())) for field in ("together", "apart")}
-        classes = tuple(NamedClass(*row) for row in values["classes"])
-        return cls(classes, pairs["together"], pairs["apart"], values["next_number"])
-
-    def to_plain(self) -> dict[str, Any]:
-        classes = [[each.number, each.name, each.alias] for each in self.classes]
-        return {
-            "classes": classes,
-            "together": [list(pair) for pair in self.together],
-            "apart": [list(pair) for pair in self.apart],
-            "next_number": self.next_number,
-        }
-
-    @property
-    def names(self) -> dict[int, str]:
-        return {each.number: each.name for each in self.classes}
-
-    @property
-    def aliases(self) -> dict[str, str]:
-        return {each.name: each.alias for each in self.classes if each.alias}
-
-    def add(self, *names: str) -> ClassTable:
-        """Return the table with further classes; names that are there already are an error."""
-        table = self
-        for name in names:
-            new = NamedClass(table.next_number, table._checked(name))
-            table = replace(table, classes=(*table.classes, new), next_number=table.next_number + 1)
-        return table
-
-    def rename(self, number: int, name: str) -> ClassTable:
-        """Return the table with another name, and so without the alias of the old one."""
-        found = self.find(number)
-        return self if found.name == name.strip() else self._with(NamedClass(number, self._checked(name, number)))
-
-    def set_alias(self, number: int, alias: str) -> ClassTable:
-        return self._with(replace(self.find(number), alias=alias.strip()))
-
-    def remove(self, number: int) -> ClassTable:
-        self.find(number)
-        kept = tuple(each for each in self.classes if each.number != number)
-        together, apart = (tuple(p for p in pairs if number not in p) for pairs in (self.together, self.apart))
-        return replace(self, classes=kept, together=together, apart=apart)
-
-    def pair(self, first: int, second: int, kind: str) -> ClassTable:
-        """Return the table with two classes put ``together`` or ``apart``, or left to the rule (``free``)."""
-        if kind not in ("together", "apart", "free") or first == second:
-            raise UserError(f"two different classes are put together, apart or free, not {kind!r}.")
-        self.find(first), self.find(second)
-        pair = (min(first, second), max(first, second))
-        table = replace(
-            self,
-            together=tuple(each for each in self.together if each != pair),
-            apart=tuple(each for each in self.apart if each != pair),
-        )
-        if kind == "together":
-            return replace(table, together=(*table.together, pair))
-        return replace(table, apart=(*table.apart, pair)) if kind == "apart" else table
-
-    def move(self, number: int, place: int) -> ClassTable:
-        """Return the table with a class at another place, which decides on its key."""
-        found = self.find(number)
-        others = [each for each in self.classes if each.number != number]
-        others.insert(max(0, min(place, len(others))), found)
-        return replace(self, classes=tuple(others))
-
-    def find(self, number: int) -> NamedClass:
-        for each in self.classes:
-            if each.number == number:
-                return each
-        raise UserError("this class was removed, perhaps in another tab.")
-
-    def labels_config(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return the fields of the configuration's section ``labels`` for a run with these classes."""
-        known = self.names
-
-        def named(pairs: tuple[tuple[int, int], ...]) -> list[list[str]]:
-            return [[known[a], known[b]] for a, b in pairs if known[a] in names and known[b] in names]
-
-        aliases = {name: alias for name, alias in self.aliases.items() if name in names}
-        return {"aliases": aliases, "together": named(self.together), "apart": named(self.apart)}
-
-    def _with(self, changed: NamedClass) -> ClassTable:
-        self.find(changed.number)
-        return replace(self, classes=tuple(changed if each.number == changed.number else each for each in self.classes))
-
-    def _checked(self, name: str, own: int | None = None) -> str:
-        name = " ".join(name.split())
-        if not name:
-            raise UserError("a class needs a name; write one.")
-        if len(name) > LONGEST_NAME:
-            raise UserError(f"a class name has at most {LONGEST_NAME} letters, not {len(name)}; shorten it.")
-        if any(each.name.casefold() == name.casefold() and each.number != own for each in self.classes):
-            raise UserError(f"there is a class {name!r} already; choose another name.")
-        return name
 
 
 def describe(table: ClassTable) -> dict[str, Any]:

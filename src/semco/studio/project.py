@@ -9,19 +9,21 @@ exports/                       models and sorted photos
 from __future__ import annotations
 
 import secrets
+import threading
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from semco.errors import UserError
+from semco.errors import UserError, brief
 from semco.evaluation.predictor import load
 from semco.export.service import Service
 from semco.files import cannot_write, lock, open_in_place, write_json
 from semco.run.folder import RunFolder, free_folder
-from semco.studio.classes import ClassTable, describe
+from semco.studio.class_changes import change_classes, check_seen
+from semco.studio.classes import describe
 from semco.studio.diversity import DiverseSelection
-from semco.studio.journal import Conflict, Entry, Journal
+from semco.studio.journal import ClassTable, Entry, Journal
 from semco.studio.label_file import Rows, csv_text, label_rows
 from semco.studio.photos import Photos
 from semco.studio.review import Answers, check, read_answers, summarise
@@ -48,6 +50,8 @@ class Project:
         self._answers: dict[int, tuple[ClassTable, Answers]] = {}  # by round
         self._service: tuple[int, Service] | None = None
         self._jobs: dict[str, Job] = {}
+        self._changing = threading.Lock()  # held while the classes are changed; labels are written all the same
+        self._starting = threading.Lock()  # held while a job is started
         try:
             self._add_missing(classes)
         except UserError:
@@ -74,7 +78,7 @@ class Project:
 
     def _add_missing(self, classes: Sequence[str]) -> None:
         known = {name.casefold() for name in self.table.names.values()}
-        missing = [name for name in classes if name.casefold() not in known]
+        missing = [name for name in classes if " ".join(name.split()).casefold() not in known]
         if missing:
             self.journal.set_classes(self.table.add(*missing).to_plain())
 
@@ -91,43 +95,62 @@ class Project:
 
     @property
     def table(self) -> ClassTable:
-        return ClassTable.from_plain(self.journal.classes())
+        with self.journal.lock:
+            return ClassTable.from_plain(self.journal.classes(), self.journal.next_class())
 
     def labels(self) -> dict[int, int]:
         """Return the class number of every labelled photo whose class exists."""
-        known = self.table.names
-        numbered = self.photos.numbered(self.journal.labels())
+        with self.journal.lock:
+            known, found = self.table.names, self.journal.labels()
+        numbered = self.photos.numbered(found)
         return {photo: label for photo, label in numbered.items() if label in known}
 
     def rows(self) -> Rows:
         """Return path and class name of every labelled photo that is still there."""
-        there = {name: label for name, label in self.journal.labels().items() if self.photos.number(name) is not None}
-        return label_rows(there, self.table.names)
+        with self.journal.lock:
+            names, labels = self.table.names, self.journal.labels()
+        there = {name: label for name, label in labels.items() if self.photos.number(name) is not None}
+        return label_rows(there, names)
 
     def csv(self) -> str:
         return csv_text(self.rows())
 
     def label(self, photos: Sequence[int], label: int | None, tab: str, seen: int | None) -> Entry:
         """Label photos; if another tab has changed some of them, a `Conflict` with their numbers."""
-        if label is not None:
-            self.table.find(label)
-        try:
+        with self.journal.lock:  # the class could be removed in between
+            if label is not None:
+                self.table.find(label)
             return self.journal.label({self.photos.name(number): label for number in photos}, tab, seen)
-        except Conflict as conflict:
-            raise Conflict(tuple(name for name in conflict.photos if self.photos.number(name) is not None)) from None
 
-    def change_classes(self, values: Mapping[str, Any], tab: str) -> dict[str, Any]:
-        """Change the classes as the page asks, and return what they are taken for; a bad change is not written."""
-        table = _changed(self.table, values)
-        described = describe(table)  # refuses an alias that is no term
-        if table != self.table:
-            self.journal.set_classes(table.to_plain(), tab)
-        return described
+    def change_classes(self, values: Mapping[str, Any], tab: str, seen: int | None = None) -> dict[str, Any]:
+        """Change the classes as the page asks, and return what they are taken for; a bad change is not written.
+
+        ``seen`` is the last entry that the page knows: what another tab has changed since is not changed again.
+        """
+        with self._changing:
+            while True:
+                before = self.table
+                table = change_classes(before, values)
+                if seen is not None:
+                    check_seen(ClassTable.from_plain(self.journal.classes_after(seen)), before, values)
+                described = describe(table)  # takes a second, and refuses an alias that is no term
+                with self.journal.lock:
+                    if self.table != before:  # something was undone meanwhile: the change is made to what is there now
+                        continue
+                    if table != before:
+                        self.journal.set_classes(table.to_plain(), tab)
+                    return {**described, "seq": self.journal.seq}
+
+    def describe(self) -> dict[str, Any]:
+        """Return what the classes are taken for, and the last entry of the journal that this knows."""
+        with self.journal.lock:
+            seq, table = self.journal.seq, self.table
+        return {**describe(table), "seq": seq}
 
     def changes(self, since: int) -> dict[int, int | None]:
         """Return the labels that changed after an entry, by photo."""
-        known = self.table.names
-        found = self.journal.changes(since)
+        with self.journal.lock:
+            known, found = self.table.names, self.journal.changes(since)
         return {
             number: label if label in known else None
             for name, label in found.items()
@@ -136,7 +159,9 @@ class Project:
 
     def state(self, since: int | None) -> dict[str, Any]:
         """Return what every page needs, with all labels or those that changed after an entry."""
-        seq, table = self.journal.seq, self.table
+        with self.journal.lock:
+            seq, table = self.journal.seq, self.table
+            labels = self.labels() if since is None else self.changes(since)
         return {
             "session": self.session,
             "seq": seq,
@@ -144,7 +169,7 @@ class Project:
             "root": str(self.photos.root),
             "project": str(self.folder),
             "classes": [[each.number, each.name] for each in table.classes],
-            "labels": self.labels() if since is None else self.changes(since),
+            "labels": labels,
             "problems": self.problems(),
             "training": {"round": self.training.last, "running": self.training.is_running()},
             "finished": self.training.finished(),
@@ -207,7 +232,14 @@ class Project:
         return {"round": self.training.finished(), **summarise(answers, self.labels(), groups)}
 
     def train(self, minutes: float, start: Start) -> int:
-        return self.training.start(self.rows(), self.table, minutes, start)
+        with self.journal.lock:
+            rows, table = self.rows(), self.table
+        with self._starting:
+            return self.training.start(rows, table, minutes, start)
+
+    def resume(self) -> int:
+        with self._starting:
+            return self.training.resume()
 
     def service(self) -> Service:
         """Return the model of the last finished round, ready to answer."""
@@ -226,12 +258,18 @@ class Project:
 
     def export(self, kind: str, least: float = 0.9, link: bool = False) -> Path:
         """Start to export the model (``onnx``) or to sort the photos (``sort``), and return the folder."""
+        with self._starting:
+            return self._export(kind, least, link)
+
+    def _export(self, kind: str, least: float, link: bool) -> Path:
         number = self._finished()
         if kind in self._jobs and self._jobs[kind].is_running():
             raise UserError("this export is running already; wait until it is finished.")
         stem = {"onnx": f"model-{number}", "sort": "sorted"}.get(kind)
         if stem is None:
-            raise UserError(f"models are exported as onnx, and photos are sorted; there is no export {kind!r}.")
+            raise UserError(
+                f"models are exported as onnx, and photos are sorted; there is no export {brief(kind, 40)}."
+            )
         out = free_folder(self.folder / "exports", stem)
         out.mkdir(parents=True)
         values: dict[str, Any] = {"kind": "export", "run": str(self.training.path(number)), "out": str(out)}
@@ -251,7 +289,9 @@ class Project:
 
     def _sorted_rows(self) -> list[tuple[str, str, float]]:
         """Return path, class and confidence of every photo: its label, or else the model's answer."""
-        names, labels, answers = self.table.names, self.labels(), self.answers()
+        answers = self.answers()
+        with self.journal.lock:
+            names, labels = self.table.names, self.labels()
         rows = [(str(self.photos.path(number)), names[label], 1.0) for number, label in labels.items()]
         if answers is None:
             return rows
@@ -261,27 +301,3 @@ class Project:
             for number, guess, confidence in found
             if number not in labels and guess in names
         ]
-
-
-def _changed(table: ClassTable, values: Mapping[str, Any]) -> ClassTable:
-    """Return the classes after a change that the page asks for."""
-    action = values.get("action")
-    try:
-        if action == "add":
-            return table.add(*(str(name) for name in values["names"]))
-        number = int(values["class"])
-        if action == "rename":
-            return table.rename(number, str(values["name"]))
-        if action == "alias":
-            return table.set_alias(number, str(values["alias"]))
-        if action == "remove":
-            return table.remove(number)
-        if action == "move":
-            return table.move(number, int(values["place"]))
-        if action == "pair":
-            return table.pair(number, int(values["other"]), str(values["how"]))
-    except (KeyError, TypeError, ValueError) as error:
-        if isinstance(error, UserError):
-            raise
-        raise UserError(f"the page asked for a change that is not understood: {error!r}.") from None
-    raise UserError(f"classes cannot be changed by {action!r}.")

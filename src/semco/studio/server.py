@@ -12,16 +12,18 @@ import os
 import secrets
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from semco.errors import UserError
+from semco.errors import UserError, brief
 from semco.export.service import RefusedError, app_server, bind, check_installed, read_body
+from semco.files import encode_text
 from semco.run.folder import RunFolder
-from semco.studio.classes import describe
+from semco.studio.class_changes import ChangedElsewhereError, whole_number
 from semco.studio.journal import Conflict
+from semco.studio.opening import opened_in_browser
 from semco.studio.photos import UnreadableError
 from semco.studio.project import Project
 from semco.studio.views import Query
@@ -42,6 +44,7 @@ HEADERS = {
 REPORT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; sandbox allow-scripts"
 )
+ON_TO_THE_PAGE = '<!DOCTYPE html><meta http-equiv="refresh" content="0; url=/"><title>SemCo Studio</title>'
 T = TypeVar("T")
 
 
@@ -78,21 +81,31 @@ class Routes:
     def __init__(self, project: Project, guard: Guard) -> None:
         from starlette import responses
 
+        from semco.export.json_response import AsciiJSONResponse
+
         self._project, self._guard, self._responses = project, guard, responses
+        self._json = AsciiJSONResponse
         self._threads = ThreadPoolExecutor(DECODERS, thread_name_prefix="semco-thumbnails")
+        # Words are looked up one request after the other, so that those who wait take no thread of the other requests.
+        self._words = ThreadPoolExecutor(1, thread_name_prefix="semco-words")
         self._files = {path.name: path for path in STATIC.iterdir() if path.suffix in KINDS}
 
     def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._threads, self._words):
+            threads.shutdown(wait=False, cancel_futures=True)
 
     def json(self, values: Any, status: int = 200) -> Any:
-        return self._responses.JSONResponse(values, status, headers=HEADERS)
+        return self._json(values, status, headers=HEADERS)
 
     async def page(self, request: Any) -> Any:
-        """The page itself; with the token in the address, a cookie is set and the address becomes plain."""
+        """The page itself; with the token in the address, a cookie is set and the address becomes plain.
+
+        It becomes plain by a page, not by a redirection: browsers do not send a strict cookie if another page, or the
+        file that leads to the Studio, was where the redirection began.
+        """
         self._guard.check_origin(request)
         if self._guard.is_token(request.query_params.get("token", "")):
-            answer = self._responses.RedirectResponse("/", 303, headers=HEADERS)
+            answer = self._responses.HTMLResponse(ON_TO_THE_PAGE, headers=HEADERS)
             answer.set_cookie(self._guard.cookie, self._guard.token, httponly=True, samesite="strict")
             return answer
         self._guard.check(request)
@@ -119,34 +132,36 @@ class Routes:
         self._guard.check(request)
         if request.path_params["session"] != self._project.session:
             raise RefusedError(410, "the Studio was started again; reload the page.")
-        work = partial(make, request.path_params["number"])
+        work = partial(make, whole_number(request.path_params["number"]))
         content = await asyncio.get_running_loop().run_in_executor(self._threads, work)
         headers = {**HEADERS, "Cache-Control": "private, max-age=86400, immutable"}
         return self._responses.Response(content, media_type="image/jpeg", headers=headers)
 
     async def name(self, request: Any) -> Any:
         self._guard.check(request)
-        return self.json({"name": self._project.photos.name(request.path_params["number"])})
+        return self.json({"name": self._project.photos.name(whole_number(request.path_params["number"]))})
 
     async def state(self, request: Any) -> Any:
         self._guard.check(request)
         since = request.query_params.get("since")
-        return self.json(await _thread(self._project.state, None if since is None else _number(since)))
+        return self.json(await _thread(self._project.state, None if since is None else whole_number(since)))
 
     async def classes(self, request: Any) -> Any:
         self._guard.check(request)
-        if request.method == "GET":
-            return self.json(await _thread(describe, self._project.table))
-        values = await _body(request)
-        return self.json(await _thread(self._project.change_classes, values, _tab(values)))
+        work = self._project.describe
+        if request.method == "POST":
+            values = await _body(request)
+            seen = None if values.get("seen") is None else whole_number(values["seen"])
+            work = partial(self._project.change_classes, values, _tab(values), seen)
+        return self.json(await asyncio.get_running_loop().run_in_executor(self._words, work))
 
     async def labels(self, request: Any) -> Any:
         """Label photos, and return the labels that have changed since the tab last looked."""
         self._guard.check(request)
         values = await _body(request)
-        photos = [_number(each) for each in _listed(values.get("photos"))]
-        label = None if values.get("label") is None else _number(values["label"])
-        seen = _number(values.get("seen", 0))
+        photos = [whole_number(each) for each in _listed(values.get("photos"))]
+        label = None if values.get("label") is None else whole_number(values["label"])
+        seen = whole_number(values.get("seen", 0))
         answer = await _thread(self._label, photos, label, _tab(values), seen)
         return self.json(answer, 409 if "error" in answer else 200)
 
@@ -163,12 +178,12 @@ class Routes:
     async def undo(self, request: Any) -> Any:
         self._guard.check(request)
         values = await _body(request)
-        seq = None if values.get("of") is None else _number(values["of"])
+        seq = None if values.get("of") is None else whole_number(values["of"])
         if values.get("redo"):
             await _thread(self._project.journal.redo, seq or 0, _tab(values))
         else:
             await _thread(self._project.journal.undo, _tab(values), seq)
-        return self.json(await _thread(self._project.state, _number(values.get("seen", 0))))
+        return self.json(await _thread(self._project.state, whole_number(values.get("seen", 0))))
 
     async def history(self, request: Any) -> Any:
         self._guard.check(request)
@@ -180,7 +195,7 @@ class Routes:
 
     async def review(self, request: Any) -> Any:
         self._guard.check(request)
-        return self.json(await _thread(self._project.review))
+        return self.json(await asyncio.get_running_loop().run_in_executor(self._words, self._project.review))
 
     async def training(self, request: Any) -> Any:
         """Return the progress, or start, stop or resume a round."""
@@ -197,11 +212,11 @@ class Routes:
                 raise UserError("a round takes 0.1 to 6,000 minutes; choose a number.")
             await _thread(self._project.train, float(minutes), start)
         elif action == "resume":
-            await _thread(self._project.training.resume)
+            await _thread(self._project.resume)
         elif action == "stop":
             self._project.training.stop()
         else:
-            raise UserError(f"training can be started, stopped and resumed, not {action!r}.")
+            raise UserError(f"training can be started, stopped and resumed, not {brief(action, 40)}.")
 
     async def predict(self, request: Any) -> Any:
         self._guard.check(request)
@@ -221,16 +236,19 @@ class Routes:
     async def csv(self, request: Any) -> Any:
         self._guard.check(request)
         headers = {**HEADERS, "Content-Disposition": 'attachment; filename="labels.csv"'}
-        content = (await _thread(self._project.csv)).encode(errors="surrogateescape")
+        content = encode_text(await _thread(self._project.csv))
         return self._responses.Response(content, media_type="text/csv", headers=headers)
 
     async def report(self, request: Any) -> Any:
         self._guard.check(request)
-        file = RunFolder(self._project.training.path(request.path_params["number"])).report_file
+        file = RunFolder(self._project.training.path(whole_number(request.path_params["number"]))).report_file
         if not file.is_file():
             raise RefusedError(404, "this round has no report yet.")
         headers = {**HEADERS, "Content-Security-Policy": REPORT_POLICY}
         return self._responses.Response(file.read_bytes(), media_type="text/html", headers=headers)
+
+    def unknown(self, _request: Any, error: Any) -> Any:
+        return self.json({"error": "the Studio has no such page, or does not answer this method."}, error.status_code)
 
     def refused(self, _request: Any, error: Any) -> Any:
         return self.json({"error": error.sentence}, error.status)
@@ -238,8 +256,15 @@ class Routes:
     def unreadable(self, _request: Any, error: Any) -> Any:
         return self.json({"error": str(error)}, 415)
 
+    def changed(self, _request: Any, error: Any) -> Any:
+        return self.json({"error": str(error)}, 409)
+
     def bad(self, _request: Any, error: Any) -> Any:
         return self.json({"error": str(error)}, 400)
+
+    def cannot(self, _request: Any, error: Any) -> Any:
+        """A file or a process of the project that the system refuses: the disk is full, or a folder is read-only."""
+        return self.json({"error": f"the Studio cannot do this: {error}; nothing is lost."}, 400)
 
     def failed(self, _request: Any, _error: Any) -> Any:
         return self.json({"error": "the Studio failed on this request; the terminal says why."}, 500)
@@ -260,14 +285,6 @@ async def _body(request: Any) -> dict[str, Any]:
     return values
 
 
-def _number(value: Any) -> int:
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 16:
-        return int(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    raise RefusedError(400, f"a number is expected, not {str(value)[:40]!r}.")
-
-
 def _listed(value: Any) -> list[Any]:
     if not isinstance(value, list) or not value:
         raise RefusedError(400, "choose at least one photo.")
@@ -282,6 +299,7 @@ def build_app(project: Project, guard: Guard) -> Any:
     """Return the Studio as an ASGI application."""
     check_installed("the Studio", EXTRA)
     from starlette.applications import Starlette
+    from starlette.exceptions import HTTPException
     from starlette.routing import Route
 
     routes = Routes(project, guard)
@@ -289,12 +307,12 @@ def build_app(project: Project, guard: Guard) -> Any:
     paths = [
         Route("/", routes.page),
         Route("/static/{name}", routes.static),
-        Route("/thumbnail/{session}/{number:int}", routes.thumbnail),
-        Route("/preview/{session}/{number:int}", routes.preview),
-        Route("/report/{number:int}", routes.report),
+        Route("/thumbnail/{session}/{number}", routes.thumbnail),
+        Route("/preview/{session}/{number}", routes.preview),
+        Route("/report/{number}", routes.report),
         Route("/labels.csv", routes.csv),
         Route("/api/state", routes.state),
-        Route("/api/name/{number:int}", routes.name),
+        Route("/api/name/{number}", routes.name),
         Route("/api/classes", routes.classes, methods=both),
         Route("/api/labels", routes.labels, methods=["POST"]),
         Route("/api/undo", routes.undo, methods=["POST"]),
@@ -306,9 +324,12 @@ def build_app(project: Project, guard: Guard) -> Any:
         Route("/api/exports", routes.exports, methods=both),
     ]
     handlers: dict[Any, Any] = {
+        HTTPException: routes.unknown,
         RefusedError: routes.refused,
         UnreadableError: routes.unreadable,
+        ChangedElsewhereError: routes.changed,
         UserError: routes.bad,
+        OSError: routes.cannot,
         Exception: routes.failed,
     }
 
@@ -320,10 +341,13 @@ def build_app(project: Project, guard: Guard) -> Any:
     return Starlette(routes=paths, exception_handlers=handlers, lifespan=lifespan)
 
 
-def serve(project: Project, port: int | None, on_ready: Callable[[str], None]) -> None:
+def serve(project: Project, port: int | None, on_ready: Callable[[str], None], opens_browser: bool) -> None:
     """Show a project until the process is interrupted; ``on_ready`` gets the address to open."""
-    with bind(port=port or 0) as listening:
+    with bind(port=port or 0) as listening, ExitStack() as opened:
         guard = Guard(listening.getsockname()[1])
         server = app_server(build_app(project, guard))
         on_ready(guard.url)
+        if opens_browser:
+            listening.listen()  # a browser that is faster than the server waits instead of failing
+            opened.enter_context(opened_in_browser(guard.url, project.folder))
         server.run([listening])

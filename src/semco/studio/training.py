@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import signal
@@ -18,10 +19,10 @@ from semco.distributed.parent import parent_environment
 from semco.errors import UserError
 from semco.experiment.continuation import model_of_parent
 from semco.experiment.plan import with_default_minutes
-from semco.files import exists, read_json_object, write_json
+from semco.files import cannot_write, exists, read_json_object, write_json
 from semco.models.pretrained import is_installed
 from semco.run.folder import RunFolder
-from semco.studio.classes import ClassTable
+from semco.studio.journal import ClassTable
 from semco.studio.label_file import Rows, write_label_file
 
 Start = Literal["auto", "scratch", "last"]
@@ -36,7 +37,10 @@ CURVES = (
     "disagreement",
 )
 MOST_POINTS = 400
+STATES = ("running", "stopped", "finished", "failed")  # of a job
 PATIENCE = 60.0  # seconds for a process to end
+ROUND = re.compile(r"round-([1-9][0-9]{0,5})")  # the folder of a round
+MOST_ROUNDS = 999_999
 
 
 class Job:
@@ -95,7 +99,10 @@ class Job:
         return {**found, "state": "failed", "error": f"the process ended with code {code}: {self._last_line()}"}
 
     def _reported(self) -> dict[str, Any]:
-        return read_json_object(self.status_file) if exists(self.status_file) else {"state": "running"}
+        found = read_json_object(self.status_file) if exists(self.status_file) else {"state": "running"}
+        if found.get("state") not in STATES:
+            raise UserError(f"{self.status_file} does not say how far the job is; remove it.")
+        return found
 
     def _last_line(self) -> str:
         lines = self._log.read_text(errors="replace").strip().splitlines() if exists(self._log) else []
@@ -107,15 +114,17 @@ class Training:
 
     def __init__(self, folder: Path, photos: Path, settings: Sequence[str] = ()) -> None:
         self._folder, self._photos, self._settings = folder, photos, tuple(settings)
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise cannot_write(folder, error) from error
         self._job: Job | None = None
-        numbers = [int(found[1]) for path in folder.iterdir() if (found := re.fullmatch(r"round-(\d+)", path.name))]
-        self._last = max(numbers, default=0)
+        self._rounds = sorted(int(found[1]) for path in folder.iterdir() if (found := ROUND.fullmatch(path.name)))
 
     @property
     def last(self) -> int:
         """The number of the last round, 0 if there is none."""
-        return self._last
+        return self._rounds[-1] if self._rounds else 0
 
     def path(self, number: int) -> Path:
         return self._folder / f"round-{number}"
@@ -126,7 +135,7 @@ class Training:
 
     def rounds(self) -> Iterator[int]:
         """Yield the numbers of the rounds that are complete, the last one first."""
-        return (number for number in range(self._last, 0, -1) if RunFolder(self.path(number)).is_complete())
+        return (number for number in reversed(self._rounds) if RunFolder(self.path(number)).is_complete())
 
     def is_running(self) -> bool:
         return self._job is not None and self._job.is_running()
@@ -137,21 +146,23 @@ class Training:
         names = sorted({name for _, name in rows})
         if len(names) < 2:
             raise UserError("training needs labelled photos of at least two classes; label some more.")
-        number = self._last + 1
+        number = self.last + 1
+        if number > MOST_ROUNDS:
+            raise UserError(f"there is no number left after {self.path(self.last)}; give that folder another name.")
         labels = write_label_file(self._folder / f"round-{number}.labels", rows, self._photos)
         config = with_default_minutes(self._configure(labels, table.labels_config(names), start), minutes)
-        self._last = number
+        self._rounds.append(number)
         self._run(number, {"kind": "train", "config": config.to_yaml()})
         return number
 
     def resume(self) -> int:
         """Resume the last round."""
         self._check_free()
-        run = RunFolder(self.path(self._last))
-        if not self._last or not run.config_file.is_file() or run.is_complete():
+        run = RunFolder(self.path(self.last))
+        if not self.last or not run.config_file.is_file() or run.is_complete():
             raise UserError("there is no stopped round to resume; start a new one.")
-        self._run(self._last, {"kind": "resume"})
-        return self._last
+        self._run(self.last, {"kind": "resume"})
+        return self.last
 
     def stop(self) -> None:
         if self._job is not None:
@@ -164,9 +175,9 @@ class Training:
 
     def progress(self) -> dict[str, Any]:
         """Return the state of the last round with its curves."""
-        if not self._last:
+        if not self.last:
             return {"round": 0, "state": "none"}
-        run = RunFolder(self.path(self._last))
+        run = RunFolder(self.path(self.last))
         job = self._job or Job(run.path)
         status: dict[str, Any] = {"state": "stopped"}
         if self._job or exists(job.status_file):
@@ -174,7 +185,7 @@ class Training:
         if run.is_complete() and not self.is_running():
             status["state"] = "finished"
         status["can_resume"] = status["state"] in ("stopped", "failed") and run.config_file.is_file()
-        return {**status, "round": self._last, "curves": curves(run.metrics()), "run": str(run.path)}
+        return {**status, "round": self.last, "curves": curves(run.metrics()), "run": str(run.path)}
 
     def _run(self, number: int, values: Mapping[str, Any]) -> None:
         if self._job is not None:
@@ -184,7 +195,7 @@ class Training:
 
     def _check_free(self) -> None:
         if self.is_running():
-            raise UserError(f"round {self._last} is training; stop it first, or wait until it is finished.")
+            raise UserError(f"round {self.last} is training; stop it first, or wait until it is finished.")
 
     def _configure(self, labels: Path, label_fields: Mapping[str, Any], start: Start) -> Any:
         options: dict[str, Any] = {
@@ -213,6 +224,6 @@ def curves(lines: Iterator[dict[str, Any]]) -> dict[str, list[list[float]]]:
     found: dict[str, list[list[float]]] = {name: [] for name in CURVES}
     for line in lines:
         for name in CURVES:
-            if isinstance(value := line.get(name), int | float):
+            if isinstance(value := line.get(name), int | float) and math.isfinite(value):  # a run may have diverged
                 found[name].append([line["step"], round(float(value), 5)])
     return {name: points[:: 1 + len(points) // MOST_POINTS] for name, points in found.items() if points}

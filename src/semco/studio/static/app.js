@@ -67,7 +67,8 @@ function show() {
 
 function drawShell() {
   drawSteps(current?.name);
-  say(find("#saved"), !store.isReachable ? "No connection" : store.pending ? "Saving …" : "All saved");
+  const doing = store.working ? "Working …" : store.pending ? "Saving …" : "All saved";
+  say(find("#saved"), store.isReachable ? doing : "No connection");
   find("#saved").classList.toggle("gone", !store.isReachable);
   const problems = find("#problems"),
     before = [...problems.children].map((each) => each.textContent);
@@ -170,6 +171,6 @@ addEventListener("hashchange", () => {
   find("#main").focus({ preventScroll: true });
 });
 addEventListener("beforeunload", (event) => {
-  if (store.pending) event.preventDefault();
+  if (store.pending || store.working) event.preventDefault();
 });
 start();

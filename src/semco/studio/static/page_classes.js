@@ -1,9 +1,9 @@
 // Classes: their names, what each was taken for, the look-alike groups, and a map.
 
-import { get, post } from "./api.js";
-import { colour, count, h, isNarrow, put, svg } from "./dom.js";
+import { get } from "./api.js";
+import { colour, count, h, isNarrow, put, putNew, svg } from "./dom.js";
 import { announce, attempt, badge, busy } from "./parts.js";
-import { labelCounts, refresh, store } from "./store.js";
+import { changeClasses, labelCounts, refresh, store } from "./store.js";
 
 const HEIGHT = 360,
   MARGIN = 56,
@@ -11,7 +11,8 @@ const HEIGHT = 360,
 const NO_CLASSES = "They appear here, each with the meaning that SemCo has found for it.";
 
 export function classesPage() {
-  let described = { classes: [], groups: [], together: [], apart: [] };
+  let described = { classes: [], groups: [], together: [], apart: [], seq: 0 };
+  let isListOld = false; // while a person types in a row, the rows are not drawn again
   const list = h("ol", { class: "class-list" }),
     groups = h("div"),
     map = h("div", { class: "map" });
@@ -23,14 +24,26 @@ export function classesPage() {
     maxlength: 400,
   });
 
-  // Return whether the change was made.
+  const working = h("div", { class: "working", role: "status" });
+
+  // Return whether the change was made. If it was refused, another tab may have changed what is shown here.
   const change = (values) =>
     attempt(async () => {
-      described = await post("/api/classes", values);
+      try {
+        show(await changeClasses(() => ({ ...values, seen: described.seq })));
+      } catch (error) {
+        if (error.content) reload();
+        throw error;
+      }
       await refresh();
-      draw();
       return true;
     });
+
+  // Answers may come in any order; the newest is shown.
+  function show(answer) {
+    if (answer.seq >= described.seq) described = answer;
+    draw();
+  }
 
   async function add(event) {
     event.preventDefault();
@@ -48,7 +61,8 @@ export function classesPage() {
     const onchange = async ({ target }) => {
       if (!(await change({ action, class: each.number, [name]: target.value }))) target.value = each[name];
     };
-    return h("input", { type: "text", value: each[name], autocomplete: "off", onchange, ...properties });
+    const shown = { "data-class": each.number, "data-field": name };
+    return h("input", { type: "text", value: each[name], autocomplete: "off", onchange, ...shown, ...properties });
   }
 
   function meaning(each) {
@@ -235,8 +249,26 @@ export function classesPage() {
     );
   }
 
-  function draw() {
+  // Whether a person has written something into a row that is not sent yet.
+  function isTyping() {
+    const field = list.contains(document.activeElement) ? document.activeElement : null;
+    const each = described.classes.find(({ number }) => String(number) === field?.dataset.class);
+    return Boolean(each && field.dataset.field && field.value !== each[field.dataset.field]);
+  }
+
+  function drawList() {
+    isListOld = isTyping();
+    if (isListOld) return;
     put(list, described.classes.length ? described.classes.map(row) : h("li", { class: "soft" }, NO_CLASSES));
+  }
+
+  function drawWorking() {
+    element.setAttribute("aria-busy", String(store.working > 0));
+    putNew(working, store.working > 0, () => (store.working ? busy("Working …") : null));
+  }
+
+  function draw() {
+    drawList();
     drawGroups();
     drawMap();
   }
@@ -260,7 +292,7 @@ export function classesPage() {
       "form",
       { class: "add", onsubmit: add },
       h("label", { for: "new-class" }, "New classes, separated by commas"),
-      h("div", { class: "row" }, names, h("button", { class: "primary", type: "submit" }, "Add")),
+      h("div", { class: "row" }, names, h("button", { class: "primary", type: "submit" }, "Add"), working),
     ),
     h(
       "div",
@@ -284,15 +316,13 @@ export function classesPage() {
     ),
     h("p", { class: "next" }, h("a", { class: "button primary big", href: "#label" }, "Label some photos →")),
   );
-  const reload = () =>
-    attempt(async () => {
-      described = await get("/api/classes");
-      draw();
-    });
+  const reload = () => attempt(async () => show(await get("/api/classes")));
+  list.addEventListener("focusout", () => setTimeout(() => isListOld && !store.working && drawList()));
   for (const box of [list, groups, map]) put(box, busy("Looking the words up …"));
   reload();
   if (!store.classes.length) setTimeout(() => names.focus());
   const update = (what) => {
+    drawWorking();
     if (what.isBack || (what.classes && !element.contains(document.activeElement))) reload();
   };
   return { element, update, close: () => undefined };

@@ -15,7 +15,8 @@ export const store = {
   training: { round: 0, running: false },
   finished: 0,
   diverse: [0, 0],
-  pending: 0,
+  pending: 0, // labels that are being written
+  working: 0, // changes of the classes that are being made
   isReachable: true,
 };
 
@@ -106,6 +107,22 @@ export async function confirm(pairs) {
   );
 }
 
+// Change the classes, one change after the other; each is made to what the one before it has left. `values` is a
+// function, because only then the page knows what it has seen.
+export async function changeClasses(values) {
+  const next = changing.then(() => post("/api/classes", values()));
+  changing = next.catch(() => undefined);
+  store.working += 1;
+  tell({});
+  try {
+    return await next;
+  } finally {
+    store.working -= 1;
+    tell({});
+  }
+}
+
+let changing = Promise.resolve();
 let ownSeq = 0; // the last change that this tab made
 let last = Promise.resolve();
 
@@ -123,6 +140,7 @@ function settle(answer) {
 
 export const undo = (of = null, redo = false) =>
   attempt(async () => {
+    await changing;
     take(await queue(() => post("/api/undo", { of, redo, seen: store.seq })), false);
     await load();
     announce(redo ? "Done again." : "Undone.");

@@ -1,0 +1,15 @@
+"""The JSON that a server sends; needs starlette."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from starlette.responses import JSONResponse
+
+
+class AsciiJSONResponse(JSONResponse):
+    """JSON in ASCII: it can hold every name of a file or class, also one that is no text, which UTF-8 cannot."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")
