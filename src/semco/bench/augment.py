@@ -93,7 +93,7 @@ def _pillow_loop(images: Tensor, kind: str, augment: Augment, generator: torch.G
 
 
 def _seconds(function: Callable[[], object]) -> float:
-    """Return the processor seconds of a call, which do not include waiting for the core."""
+    """Return the CPU seconds of a call, which do not include waiting for the core."""
     start = time.thread_time()
     function()
     return time.thread_time() - start

@@ -161,12 +161,12 @@ def draw_growth(result: Mapping[str, Any], file: Path) -> None:
             panel.yaxis.set_minor_formatter("")
             panel.grid(alpha=0.3)
         panels[1, column].set_xlabel(axis["title"])
-    panels[0, 0].set_ylabel("processor time per step, ms")
+    panels[0, 0].set_ylabel("CPU time per step, ms")
     panels[1, 0].set_ylabel("memory, MB")
     with atomic_path(file) as temporary:
         figure.savefig(temporary, format=file.suffix.lstrip(".") or "png", dpi=110)
 
 
 def _curves(rows: Sequence[Row]) -> tuple[list[float], list[float]]:
-    """Return processor time in milliseconds and memory in megabytes."""
+    """Return CPU time in milliseconds and memory in megabytes."""
     return [1000 * row["cpu_s"] for row in rows], [row["memory_mb"] for row in rows]

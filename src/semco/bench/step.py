@@ -91,7 +91,7 @@ def compare_variants(
 
 
 def compilation_cost(eager: Mapping[str, float], compiled: Mapping[str, float]) -> dict[str, Any]:
-    """Return the processor seconds of compiling and the number of steps that win them back (None if never)."""
+    """Return the CPU seconds of compiling and the number of steps that win them back (None if never)."""
     cost, saved = compiled["first_cpu_s"] - eager["first_cpu_s"], eager["cpu_s"] - compiled["cpu_s"]
     return {"compile_cpu_s": round(cost, 1), "break_even_steps": round(cost / saved) if saved > 0 else None}
 
@@ -116,7 +116,7 @@ def compare_methods(base: Setting, classes: tuple[int, ...], threads: int, repea
 
 
 def profile(base: Setting, threads: int, repeats: int) -> dict[str, Any]:
-    """Return the processor time of each part of a step, run by itself in another process; best of ``repeats``."""
+    """Return the CPU time of each part of a step, run by itself in another process; best of ``repeats``."""
     arguments = (json.dumps(asdict(base)), str(repeats))
     environment = worker_environment(threads)
     milliseconds: dict[str, float] = run_code("profile", _PROFILE_CODE, *arguments, environment=environment)
@@ -225,7 +225,7 @@ def _make_leaves(outputs: Outputs, with_gradient: bool) -> Outputs:
 
 
 def _best_seconds(part: Callable[[], object], repeats: int) -> float:
-    """Return the least processor time of ``repeats`` calls, at least three."""
+    """Return the minimum CPU time over ``repeats`` calls, at least three."""
     seconds = []
     for _ in range(max(3, repeats)):
         start = time.process_time()

@@ -30,7 +30,7 @@ _WORKER_CODE = "import sys; from semco.bench.worker import run_worker; run_worke
 
 @dataclass(frozen=True)
 class StepTimes:
-    """Seconds of one step, wall-clock and processor time, its loss, and the peak memory of the process so far."""
+    """Seconds of one step, wall-clock and CPU time, its loss, and the peak memory of the process so far."""
 
     wall: float
     cpu: float
@@ -78,13 +78,13 @@ def peak_mb() -> float:
 
 
 def _read_clocks() -> tuple[float, float]:
-    """Return wall-clock and processor seconds, including those of finished child processes (compilers)."""
+    """Return wall-clock and CPU seconds, including those of finished child processes (compilers)."""
     usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return time.perf_counter(), sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 def worker_environment(threads: int) -> dict[str, str]:
-    """Return environment variables that make waiting threads sleep, so that they use no processor time."""
+    """Return environment variables that make waiting threads sleep, so that they use no CPU time."""
     return {**os.environ, "OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": str(threads)}
 
 
@@ -149,7 +149,7 @@ def _stop(process: subprocess.Popen[str], timeout: float = 20.0) -> None:
 
 
 def summarise(steps: Sequence[StepTimes]) -> dict[str, float]:
-    """Return the best wall-clock and processor time, the median wall-clock time and the growth of the peak memory."""
+    """Return the best wall-clock and CPU time, the median wall-clock time and the growth of the peak memory."""
     return {
         "wall_s": round(min(step.wall for step in steps), 4),
         "median_wall_s": round(statistics.median(step.wall for step in steps), 4),

@@ -51,7 +51,7 @@ def exit_without_parent(code: int) -> None:
 
 
 def _wait_for_death() -> Callable[[], object] | None:
-    """Return a function that returns when the parent has died, or None if the parent may end before this process.
+    """Return a function that blocks until the parent exits, or None if the parent may end before this process.
 
     A process of `multiprocessing`, such as those of `semco.distributed.launch`, knows its parent by a pipe, because the
     parent of the operating system may be the server that forks all of them. A process of torchrun gets another parent

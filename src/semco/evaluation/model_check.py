@@ -86,7 +86,7 @@ _NAMES = {torch.float32: "F32", torch.int64: "I64", torch.bool: "BOOL", torch.ui
 
 @contextmanager
 def _at_most_parameters(most: int) -> Iterator[None]:
-    """Stop a network that registers more parameters, some of which it may drop again: it could go on for ever."""
+    """Stop a network that registers more parameters, some of which it may drop again: it might never end."""
     count = 0
 
     def on_parameter(_module: nn.Module, _name: str, _parameter: Tensor) -> None:

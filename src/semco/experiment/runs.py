@@ -170,7 +170,7 @@ def _resume(path: Path, processes: Processes, observer: Observer) -> RunResult:
 
 
 def _device_of(run: RunFolder, config: Config) -> str:
-    """Return the device of a resumed run; one whose request left it open may go on without the GPU that it had."""
+    """Return the device of a resumed run; one whose request left it open may continue without the GPU that it had."""
     was_open = run.request().training.device == AUTO
     is_missing = config.training.device == "cuda" and not torch.cuda.is_available()
     return "cpu" if was_open and is_missing else config.training.device

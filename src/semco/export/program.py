@@ -46,7 +46,7 @@ class Program(nn.Module):
 
     @property
     def more_heads(self) -> tuple[Head, ...]:
-        """The heads that have an output of their own."""
+        """The heads exported as separate outputs."""
         return self.about.heads if len(self.about.heads) > 1 else ()
 
     @property

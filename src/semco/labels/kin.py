@@ -41,7 +41,7 @@ class Kin:
         return 1 / log2(2 + children) if children <= GENERAL else 0.0
 
     def shared(self, terms: Sequence[int | None]) -> NDArray[np.float64]:
-        """Return the summed weight (K, K) of what each two terms share; None is a class without a term."""
+        """Return the summed weight (K, K) of what every pair of terms shares; None is a class without a term."""
         found = np.zeros((len(terms), len(terms)))
         for term, classes in self._classes_of_kin(terms).items():
             found[np.ix_(classes, classes)] += self.weight(term)
@@ -57,7 +57,7 @@ class Kin:
         return classes
 
     def direct(self, terms: Sequence[int | None]) -> NDArray[np.bool_]:
-        """Return for each two terms (K, K) whether one is kin of the other."""
+        """Return for every pair of terms (K, K) whether one is kin of the other."""
         found = np.zeros((len(terms), len(terms)), dtype=bool)
         classes = self._classes_of_kin(terms)
         for i, term in enumerate(terms):

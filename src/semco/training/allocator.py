@@ -21,7 +21,7 @@ R = TypeVar("R")
 
 
 class _Block:
-    """A block of `reuse_freed_memory`, and whether freed memory is kept in it by now."""
+    """A block of `reuse_freed_memory`; ``keeps`` is True once freed memory is retained."""
 
     keeps = False
 

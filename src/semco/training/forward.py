@@ -25,8 +25,8 @@ class NetworkForward:
     ``target_views`` decides how views in ``no_grad`` run: in a pass of their own without gradient, which saves their
     backward pass, or jointly with the others, so that normalisation sees all views as one batch. A pass of their own
     does not update the running statistics, because the weights are trained with those of the other pass
-    (docs/lab/speed.md: worth a point of accuracy in short runs). ``parts``: leave images that teach nothing out, in
-    such steps (`semco.training.skipping`); None runs all.
+    (docs/lab/speed.md: worth a point of accuracy in short runs). ``parts``: leave out images whose pseudo-labels have
+    zero weight, in such steps (`semco.training.skipping`); None runs all.
     """
 
     def __init__(

@@ -17,7 +17,7 @@ CAUGHT = (signal.SIGINT, signal.SIGTERM)
 class Stopped(KeyboardInterrupt):
     """A signal ended the work.
 
-    It is not an error: the work so far is saved. And it is no `Exception`, because whoever catches those goes on:
+    It is not an error: the work so far is saved. And it is no `Exception`, because whoever catches those continues:
     scikit-learn would record the fit as failed and begin the next one.
     """
 

@@ -122,7 +122,7 @@ class Dictionary:
         return self._word_place.get(word, -1)
 
     def kinds(self, nodes: Ints, common: Square) -> Square:
-        """Return Lin's similarity of each two nodes (S, S), given what they have in `common`."""
+        """Return Lin's similarity of every pair of nodes (S, S), given what they have in `common`."""
         own = self.content[nodes]
         found: Square = 2 * common / np.maximum(own[:, None] + own, 1e-9)
         return found

@@ -29,7 +29,7 @@ CONTEXT = 3  # classes that decide how well a sense fits
 
 @dataclass(frozen=True)
 class Relations:
-    """How closely each two nouns are related, and the weight of the senses in which they are."""
+    """Closeness of every pair of nouns, and the weight of the senses in which they are related."""
 
     total: Square  # (K, K), 0 on the diagonal
     weight: Square  # (K, K); 1 if the dictionary does not relate the two nouns
@@ -55,7 +55,7 @@ class Senses:
 
 
 def relations(book: Dictionary, nouns: Sequence[str | None]) -> Relations:
-    """Return how closely each two of K nouns are related."""
+    """Return the closeness of every pair of K nouns."""
     found = [() if noun is None else tuple(book.senses_of(noun)) for noun in nouns]
     known = [i for i, senses in enumerate(found) if senses]
     result = Relations.none(len(nouns))
@@ -71,7 +71,7 @@ def relations(book: Dictionary, nouns: Sequence[str | None]) -> Relations:
 
 
 def _closest(book: Dictionary, nouns: Sequence[str], senses: Senses) -> tuple[Square, Square]:
-    """Return the relation of the closest senses of each two nouns and the weight of these senses."""
+    """Return the relation of the closest senses of every pair of nouns and the weight of these senses."""
     common = book.common(senses.nodes)  # (S, S)
     kinds = book.kinds(senses.nodes, common)
     named = _named(book, nouns, senses.nodes)[senses.owners]  # the noun of the row is in the definition of the column
