@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -19,16 +18,10 @@ FILES = sorted(ROOT.rglob("*.py"))
 # A file may import from its own room and from earlier ones.
 ROOMS = (
     "errors", "files", "download", "types", "config", "distributed", "data", "labels", "models", "pseudo_labels",
-    "losses", "methods", "run", "training", "evaluation", "analysis", "report", "inspection", "experiment", "estimator",
-    "export", "studio", "bench", "cli", "__init__", "__main__",
+    "losses", "methods", "resolve", "run", "training", "evaluation", "analysis", "report", "inspection", "experiment",
+    "estimator", "export", "studio", "bench", "cli", "__init__", "__main__",
 )  # fmt: skip
-# Folders that count as rooms of their own when lines are counted.
-INNER_ROOMS = (
-    "cli/labels", "data/augment", "data/inspection", "data/sources", "data/storage", "experiment/paper",
-    "labels/build", "labels/dictionary", "labels/look_alikes", "labels/looks", "labels/matching",
-    "labels/plot", "labels/review", "labels/sentences",
-)  # fmt: skip
-MOST_LINES_OF_ROOM, MOST_LINES_OF_FUNCTION = 2200, 60
+MOST_LINES_OF_FUNCTION = 60
 FLAG = re.compile(r"""(^|[\s'"(`])--[a-z]""")
 # Files outside cli/ that may contain command-line flags, or text that looks like them.
 WITH_FLAGS = {
@@ -168,10 +161,16 @@ def unused_imports_kept(text: str) -> list[str]:
     return re.findall(r".*#\s*noqa\b:?.*\bF401\b.*", text)
 
 
-def room_of_lines(path: Path) -> str:
-    """Return the room in which the lines of a file count."""
-    inner = [name for name in INNER_ROOMS if inside(path).startswith(f"{name}/")]
-    return inner[0] if inner else room(module_name(path))
+def uses_of_auto(node: ast.AST) -> list[str]:
+    """Return the expressions by which a part of a file treats a field that a request leaves open."""
+    found = [ast.unparse(part) for part in ast.walk(node) if isinstance(part, ast.Name) and part.id == "AUTO"]
+    for part in ast.walk(node):
+        if isinstance(part, ast.Compare):
+            inner = list(ast.walk(part))
+            has_auto = any(isinstance(each, ast.Constant) and each.value == "auto" for each in inner)
+            if has_auto and any(isinstance(each, ast.Attribute) for each in inner):
+                found.append(ast.unparse(part))
+    return found
 
 
 def test_the_package_is_found() -> None:
@@ -232,12 +231,16 @@ def test_functions_are_short(path: Path) -> None:
     assert not long_functions(tree(path))
 
 
-def test_rooms_are_small() -> None:
-    lines: Counter[str] = Counter()
-    for path in FILES:
-        lines[room_of_lines(path)] += path.read_text(encoding="utf-8").count("\n")
-    assert set(INNER_ROOMS) <= set(lines)
-    assert {name: count for name, count in lines.items() if count > MOST_LINES_OF_ROOM} == {}
+@every_file
+def test_only_resolve_knows_fields_that_are_auto(path: Path) -> None:
+    """What is open in a request is decided there, once."""
+    assert room(module_name(path)) in ("config", "resolve") or not uses_of_auto(tree(path)), uses_of_auto(tree(path))
+
+
+def test_rules_know_only_what_is_passed_to_them() -> None:
+    files = [path for path in FILES if room(module_name(path)) == "resolve"]
+    imported = {room(name) for path in files for name in all_imports(path) if name.startswith("semco.")}
+    assert imported <= {"config", "data", "errors", "labels", "methods", "models", "resolve"}
 
 
 def test_the_checks_find_violations() -> None:
@@ -259,6 +262,10 @@ def test_the_checks_find_violations() -> None:
         assert not flags_in(ast.parse(source)), source
     assert long_functions(ast.parse("def f():\n" + "    pass\n" * MOST_LINES_OF_FUNCTION))
     assert not long_functions(ast.parse("def f():\n" + "    pass\n" * (MOST_LINES_OF_FUNCTION - 1)))
+    for source in ("x = config.model.stem == 'auto'", "x = c.tune in ('auto', 'all')", "return_ = AUTO"):
+        assert uses_of_auto(ast.parse(source)), source
+    for source in ("x = engine == 'auto'", "def f(device='auto'): ...", "imshow(aspect='auto')"):
+        assert not uses_of_auto(ast.parse(source)), source
     assert unused_imports_kept("import semco.methods  # noqa: F401")
     assert unused_imports_kept("import a.b  # noqa: E402, F401 (registers)")
     assert not unused_imports_kept("def f(x):  # noqa: ARG001")

@@ -104,7 +104,7 @@ def test_pseudo_labels_can_be_weighted_by_confidence(bench: Make, batch: Make) -
         ),
         ({"name": "freematch", "tau": 0.9}, "unknown config key 'method.tau'"),
         ({"name": "fixmatch", "decay": 0.9}, "unknown config key 'method.decay'"),
-        ({"name": "flexmatch", "thresholds": "fixed"}, "belongs to an earlier version"),
+        ({"name": "flexmatch", "thresholds": "fixed"}, "unknown config key 'method.thresholds'"),
     ],
 )
 def test_fields_of_another_rule_are_refused(method: dict[str, object], sentence: str) -> None:

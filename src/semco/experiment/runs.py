@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from semco.config import AUTO, Config
+from semco.config import Config
 from semco.data.batches import check_batch_size
 from semco.data.datasets import Dataset
 from semco.data.sources import list_source
@@ -24,7 +24,7 @@ from semco.experiment.write import Steps, write
 from semco.methods import describe_method
 from semco.report import write_report
 from semco.resolve import Machine, resolve
-from semco.resolve.rules import with_value
+from semco.resolve.rules import is_open, with_value
 from semco.run.data_record import changes_of_listing, write_data_record
 from semco.run.folder import RunFolder, check_free, free_run_folder
 from semco.run.identity import changes_of_command
@@ -171,7 +171,7 @@ def _resume(path: Path, processes: Processes, observer: Observer) -> RunResult:
 
 def _device_of(run: RunFolder, config: Config) -> str:
     """Return the device of a resumed run; one whose request left it open may continue without the GPU that it had."""
-    was_open = run.request().training.device == AUTO
+    was_open = is_open("training.device", run.request())
     is_missing = config.training.device == "cuda" and not torch.cuda.is_available()
     return "cpu" if was_open and is_missing else config.training.device
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from semco.config import AUTO, LabelsConfig
+from semco.config import LabelsConfig
 from semco.errors import UserError
 from semco.labels.embeddings import LabelEmbeddings, LabelSource
 from semco.labels.groups import Groups, group_classes
@@ -13,7 +13,7 @@ __all__ = ["Groups", "LabelEmbeddings", "LabelSource", "group_classes", "label_s
 
 
 def label_source(config: LabelsConfig) -> LabelSource:
-    """Return the source of label vectors that a configuration names.
+    """Return the source of label vectors that a configuration names; one that names none has the bundled store.
 
     Only the modules that this source needs are imported; only the text encoder needs torch.
     """
@@ -25,12 +25,12 @@ def label_source(config: LabelsConfig) -> LabelSource:
         return EncoderSource(config.encoder, config.prompts)
     from semco.labels.sources import AttributeSource, MatrixSource, store_source
 
-    if config.source in (AUTO, "bundled", "store"):
-        folder = _path(config) if config.source == "store" else None
-        return store_source(folder, config.aliases, config.strict_names, config.unknown_names)
     if config.source == "attributes":
         return AttributeSource(_path(config), config.dim)
-    return MatrixSource(_path(config))
+    if config.source == "matrix":
+        return MatrixSource(_path(config))
+    folder = _path(config) if config.source == "store" else None
+    return store_source(folder, config.aliases, config.strict_names, config.unknown_names)
 
 
 def _path(config: LabelsConfig) -> Path:

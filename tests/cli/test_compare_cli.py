@@ -1,0 +1,121 @@
+"""``semco compare`` without a length: equal steps or equal time, and the same command again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+
+from semco.config import ModelConfig
+from semco.experiment import lengths
+from semco.experiment.context import Context
+from semco.experiment.plan import Speed
+from semco.models import build_backbone
+from semco.run.folder import RunFolder
+from tests.cli.in_process import run_here
+
+pytestmark = pytest.mark.usefixtures("plain_figures")
+# Seconds of a step, so that 20 and 30 steps fit into 15 minutes.
+SECONDS = {"fixmatch": 45.0, "supervised": 30.0}
+
+
+@pytest.fixture
+def timed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The methods that were timed."""
+    names: list[str] = []
+
+    def measure(context: Context) -> Speed:
+        names.append(context.config.method.name)
+        return Speed(SECONDS[names[-1]], 0.0, repeats=1)
+
+    monkeypatch.setattr(lengths, "measure_speed", measure)
+    return names
+
+
+@pytest.fixture
+def command(tiny_values: dict[str, Any], tmp_path: Path) -> Sequence[object]:
+    """A comparison from scratch for which no length is given."""
+    fields = tiny_values["augment"] | {"flip": False}
+    settings = [f"augment.{name}={value}" for name, value in fields.items()]
+    given = ["--labels-per-class", 4, "--backbone", "tiny", "--batch-size", 4, "--mu", 1, "--from-scratch"]
+    several = [part for setting in [*settings, "training.precision=float32"] for part in ("--set", setting)]
+    data = tiny_values["data"]["source"]
+    methods = ["--methods", "supervised,fixmatch", "--seeds", "0", "--out", tmp_path / "out"]
+    return ["compare", data, *given, *several, *methods]
+
+
+def steps_of(out: Path) -> dict[str, int]:
+    return {path.name: RunFolder(path).result().steps for path in sorted(out.iterdir()) if path.is_dir()}
+
+
+def test_the_same_command_again_shows_the_result(
+    command: Sequence[object], trained: list[str], timed: list[str], tmp_path: Path
+) -> None:
+    first, again = run_here(*command), run_here(*command)
+    assert (first.returncode, again.returncode) == (0, 0), first.stderr + again.stderr
+    assert trained == ["supervised-seed0", "fixmatch-seed0"]  # by the first
+    assert timed == ["supervised", "fixmatch"]
+    assert steps_of(tmp_path / "out") == {"fixmatch-seed0": 20, "supervised-seed0": 20}
+    for done in (first, again):
+        assert "equal steps, 20 per run, 15 min for the slowest here" in " ".join(done.stdout.split())
+        assert "FixMatch" in done.stdout
+    assert json.loads((tmp_path / "out" / "plan.json").read_text())["steps"] == {"supervised": 20, "fixmatch": 20}
+
+
+def test_an_interrupted_comparison_goes_on_with_its_plan(
+    command: Sequence[object], trained: list[str], timed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as broken:
+        broken.setattr("semco.experiment.comparison._run_command", lambda *_: (1, "error: the disk is full.\n"))
+        assert run_here(*command).returncode == 1
+    monkeypatch.setitem(SECONDS, "fixmatch", 15.0)  # the machine is faster now, which changes nothing
+    assert run_here(*command).returncode == 0
+    assert len(timed) == len(trained) == 2
+    assert set(steps_of(tmp_path / "out").values()) == {20}
+
+
+@pytest.mark.usefixtures("timed")
+def test_equal_time_is_a_choice_that_the_table_names(
+    command: Sequence[object], trained: list[str], tmp_path: Path
+) -> None:
+    done = run_here(*command, "--equal", "time")
+    assert done.returncode == 0, done.stderr
+    assert steps_of(tmp_path / "out") == {"fixmatch-seed0": 20, "supervised-seed0": 30}
+    expected = "equal time, 15 min per run here; steps: supervised 30, fixmatch 20"
+    assert expected in " ".join(done.stdout.split())
+    refused = run_here(*command)
+    assert refused.returncode == 2
+    assert refused.stderr.count("error:") == 1
+    assert f"holds a comparison with {expected}; repeat it with the same options" in " ".join(refused.stderr.split())
+    assert run_here(*command, "--equal", "time").returncode == 0
+    assert len(trained) == 2
+
+
+def test_the_comparison_of_the_docs_from_loaded_weights_can_be_repeated(
+    trained: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command of docs/pretrained.md with a tiny network: nothing is timed, and no length is given."""
+    random = np.random.default_rng(0)
+    for name in ("dog", "cat"):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for i in range(8):
+            pixels = random.integers(0, 256, (8, 8, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "photos" / name / f"{i}.png")
+    torch.manual_seed(0)
+    save_file(build_backbone(ModelConfig(backbone="tiny"), 3, 8).state_dict(), tmp_path / "tiny.safetensors")
+    monkeypatch.setattr(lengths, "MOST_STEPS", 2)
+    network = ["--backbone", "tiny", "--set", f"model.weights={tmp_path / 'tiny.safetensors'}", "--batch-size", 4]
+    methods = ["--methods", "linear_probe,fixmatch,semco_plus", "--seeds", "0,1", "--labels-per-class", 5]
+    given = [*network, *methods, "--set", "data.validation=none", "--out", "runs/compared"]
+    for _ in range(2):
+        done = run_here("compare", "photos", *given, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert "equal steps, 2 per run" in " ".join(done.stdout.split())
+    assert len(trained) == len(set(trained)) == 6
