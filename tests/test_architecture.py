@@ -26,7 +26,8 @@ ROOMS = (
 INNER_ROOMS = (
     "cli/labels", "data/augment", "data/inspection", "data/sources", "data/storage", "evaluation/onnx",
     "experiment/paper", "labels/build", "labels/dictionary", "labels/learned", "labels/look_alikes",
-    "labels/looks", "labels/matching", "labels/plot", "labels/review", "labels/sentences", "training/compiler", "training/regrouping",
+    "labels/looks", "labels/matching", "labels/plot", "labels/review", "labels/sentences",
+    "training/compiler", "training/regrouping",
 )  # fmt: skip
 MOST_LINES_OF_ROOM, MOST_LINES_OF_FUNCTION = 2200, 60
 FLAG = re.compile(r"""(^|[\s'"(`])--[a-z]""")
