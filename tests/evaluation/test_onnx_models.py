@@ -14,8 +14,8 @@ from semco.errors import UserError
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnx")
 
-from tests.evaluation import stranger_models
-from tests.evaluation.stranger_models import write_model
+from torture import stranger_models
+from torture.stranger_models import write_model
 
 PHOTOS = np.zeros((3, 8, 8, 3), np.uint8)
 

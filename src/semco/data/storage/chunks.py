@@ -159,6 +159,8 @@ class ChunkedFile:
                 start += records[number].rows
                 report(min((number + 1) * self.chunk_rows, self.shape[0]), self.shape[0])
             stream.truncate(start * self.row_bytes)
+            if not os.path.samestat(self.data.lstat(), os.fstat(stream.fileno())):
+                raise VanishedError  # somebody has put another file in its place
         return records
 
     def _reserve(self) -> None:

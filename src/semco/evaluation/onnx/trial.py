@@ -69,7 +69,9 @@ def limit_memory(size: int) -> None:
         return
     pages = Path("/proc/self/statm")
     used = int(pages.read_text().split()[0]) * resource.getpagesize() if pages.exists() else 0
-    resource.setrlimit(resource.RLIMIT_AS, (used + size, resource.getrlimit(resource.RLIMIT_AS)[1]))
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    wanted = used + size if most == resource.RLIM_INFINITY else min(used + size, most)
+    resource.setrlimit(resource.RLIMIT_AS, (wanted, most))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
