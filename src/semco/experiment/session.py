@@ -30,7 +30,7 @@ from semco.evaluation.samples import pick_samples
 from semco.experiment.cross_validation import Comparison, fold_positions, number_of_folds
 from semco.experiment.model import RunModel
 from semco.experiment.problem import Problem, precision_of, saved_precision, write_problem
-from semco.experiment.selection import rank
+from semco.experiment.selection import cover
 from semco.labels.store import unit_rows
 from semco.methods import build_method, describe_method
 from semco.methods.base import Method
@@ -400,17 +400,11 @@ class Session:
 
     def _suggested(self, outputs: Outputs, labelled: Outputs) -> NDArray[np.int64]:
         """Return the place of each image of the pool (U,) among those most worth a label: 1, 2, ..., 0 for others."""
-        heads = tuple(head for head in heads_of(self._method.scale) if head != "average")
-        scorers = HeadScorers(heads, self.problem.label_vectors.to(self.device), self._method.scale)
         rows = np.flatnonzero(self._pool_truth().numpy() != LABELLED)
         features, known = (unit_rows(each.features.float().numpy(force=True)) for each in (outputs, labelled))
-
-        def scores() -> dict[str, NDArray[np.float32]]:
-            return {head: each[rows] for head, each in scorers.split(scorers(outputs).numpy(force=True)).items()}
-
         found = np.zeros(len(features), dtype=np.int64)
-        ranked = rank(scores, features[rows], known, self.problem.dataset.num_classes, SUGGESTED)
-        found[rows[ranked]] = np.arange(1, len(ranked) + 1)
+        chosen = [position for position, _ in cover(features[rows], known, SUGGESTED)]
+        found[rows[chosen]] = np.arange(1, len(chosen) + 1)
         return found
 
     def _write_pool(self, pseudo_labels: Mapping[str, PseudoLabels], suggested: NDArray[np.int64]) -> None:
