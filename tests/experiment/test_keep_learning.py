@@ -18,39 +18,19 @@ from semco.data.sources import load
 from semco.data.split import Split
 from semco.errors import UserError
 from semco.evaluation.predictor import load as load_predictor
-from semco.experiment import selection, train, write
+from semco.experiment import train, write
 from semco.experiment.continuation import continue_run
-from semco.experiment.selection import choose, cover, rank, select, worth_of
+from semco.experiment.selection import cover
 from semco.experiment.suggest import suggest, write_suggestions
-from semco.labels.store import unit_rows
 from semco.run.folder import RunFolder
 from tests.conftest import CLASSES, tiny_images
 
 pytestmark = pytest.mark.usefixtures("no_page")
 
 
-def test_worth_by_hand() -> None:
-    sure, split = [1.0, 0.0], [0.5, 0.5]
-    scores = {
-        "one_hot": np.array([sure, split, sure], np.float32),
-        "semantic": np.array([sure, split, sure[::-1]], np.float32),
-    }
-    # Sure and agreed: 0. Undecided, but agreed: (1 + 0) / 2. Sure of opposite classes: (1 + 1) / 2.
-    np.testing.assert_allclose(worth_of(scores), [0, 0.5, 1], atol=1e-6)
-    np.testing.assert_allclose(worth_of({"one_hot": scores["one_hot"]}), [0, 1, 0], atol=1e-6)
-
-
 def unit(*degrees: float) -> np.ndarray:
     radians = np.radians(degrees)
     return np.stack([np.cos(radians), np.sin(radians)], axis=1).astype(np.float32)
-
-
-def test_chosen_images_differ_from_each_other_and_from_labelled_ones() -> None:
-    features = unit(0, 1, 2, 90, 91, 180)
-    worth = np.array([0.9, 0.95, 0.5, 0.3, 0.2, 0.1])
-    assert choose(worth, features, unit(270), 3) == [1, 3, 5]  # the best of each of three clusters
-    assert choose(worth, features, unit(180.5), 2) == [1, 3]
-    assert 5 not in choose(worth, features, unit(180.5), 3)  # a near duplicate of the labelled image
 
 
 def test_images_that_cover_the_others() -> None:
@@ -89,30 +69,6 @@ def test_large_pools_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     for count in (5, 12, 20):
         found = [position for position, _ in cover(features, unit(), count)]
         assert len(set(found)) == count
-
-
-@pytest.mark.parametrize(("num_labels", "is_uncertain"), [(19, False), (20, True)])
-def test_few_labels_are_spread_and_more_go_to_what_is_uncertain(num_labels: int, is_uncertain: bool) -> None:
-    """With two classes, 20 labels are many: then the uncertain image counts, before that one amid others."""
-    scores = {"one_hot": np.array([[0.5, 0.5], [1, 0], [1, 0], [1, 0]], np.float32)}
-    ((position, _),) = select(lambda: scores, unit(180, 90, 84, 96), unit(*[0] * num_labels), 2, 1)
-    assert (position == 0) == is_uncertain
-
-
-def test_ranked_images_are_different_from_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten images around one direction have the highest worth, one elsewhere a lower: it comes among the first two."""
-    monkeypatch.setattr(selection, "AT_A_TIME", 2)
-    axes = np.eye(13, dtype=np.float32)
-    features = unit_rows(np.concatenate([axes[0] + 0.15 * axes[1:11], axes[11:12]]))  # cosines 0.978 and below 0.02
-    labelled = np.repeat(axes[12:], 20, axis=0)
-    scores = {"one_hot": np.array([[0.5, 0.5]] * 10 + [[0.8, 0.2]], np.float32)}
-    ranked = rank(lambda: scores, features, labelled, 2, 11)
-    assert sorted(ranked) == list(range(11))
-    assert 10 in ranked[:2]
-    assert select(lambda: scores, features, labelled, 2, 11)[-1][0] == 10  # all at once, by their worth
-    few = rank(lambda: scores, features, labelled[:1], 2, 4)
-    assert few == [position for position, _ in cover(features, labelled[:1], 4)]
-    assert len(rank(lambda: scores, np.repeat(features[:1], 11, axis=0), labelled, 2, 11)) == 1  # near duplicates
 
 
 @pytest.fixture(scope="module")
@@ -157,12 +113,10 @@ def test_suggestions_become_labels_of_a_new_run(run: Path, tmp_path: Path) -> No
     assert float((before[name] - after[name]).abs().mean()) < 0.1 * float(before[name].abs().mean())
 
 
-@pytest.mark.parametrize("few", [0, 10])
 def test_the_run_itself_keeps_the_suggestions(
-    tiny_values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int
+    tiny_values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The places in the table of pseudo-labels are those of `suggest`, which runs the network again."""
-    monkeypatch.setattr(selection, "FEW_LABELS", few)
     monkeypatch.setattr(write, "SUGGESTED", 7)
     train(Config.parse(tiny_values), tmp_path / "run")
     rows = pq.read_table(tmp_path / "run" / "pseudo_labels.parquet", columns=["index", "suggested"]).to_pylist()

@@ -17,12 +17,11 @@ def export(
     ),
     head: HeadName = typer.Option(None, help="The head that predicts.", show_default="the head of the run"),
     top: int = typer.Option(5, help="Number of class names in the output (.onnx)."),
-    int8: bool = typer.Option(False, "--int8", help="Quantise to 8-bit integers, calibrated on the pool (.onnx)."),
 ) -> None:
     """Export a model with its preprocessing: photos (N, H, W, 3) uint8 in, probabilities and class names out."""
     from semco.export.run import export_run
 
-    done = export_run(run, to, None if head is None else head.value, top, int8)
+    done = export_run(run, to, None if head is None else head.value, top)
     console = Console(soft_wrap=True, markup=False, highlight=False)
     opset = f", opset {done.opset}" if done.opset else ""
     console.print(f"{done.file}  {done.file.stat().st_size / 1e6:.1f} MB{opset}")

@@ -13,7 +13,7 @@ def suggest(
     count: int = typer.Option(50, "--n", help="Number of images."),
     out: Path = typer.Option(None, help="Folder for the table and the page.", show_default="RUN/suggestions"),
 ) -> None:
-    """Name the unlabelled images most worth a label: unlike the labelled ones and, with more labels, uncertain."""
+    """Name the unlabelled images most worth a label: like many others, and unlike the labelled ones."""
     from semco.experiment.suggest import CSV_NAME, PAGE_NAME, write_suggestions
     from semco.experiment.suggest import suggest as find
 

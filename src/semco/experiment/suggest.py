@@ -22,7 +22,7 @@ from semco.evaluation.engine import about_of, find_model_folder
 from semco.evaluation.model_file import SavedModel, load_model
 from semco.evaluation.results import image_batches
 from semco.evaluation.samples import encode_image
-from semco.experiment.selection import Floats, select
+from semco.experiment.selection import Floats, cover
 from semco.files import read_text, write_text
 from semco.labels.store import unit_rows
 from semco.report.sections import ImageTile, Section, write_sections
@@ -55,9 +55,12 @@ def suggest(run: Path, count: int, report: ProgressCallback | None = None) -> li
         raise UserError(f"{run} has {len(pool):,} images without a label; ask for 1 to {len(pool):,}, not {count:,}.")
     scores, features = _run_network(model, dataset.train_images[torch.from_numpy(pool)])
     _, labelled = _run_network(model, dataset.train_images[torch.from_numpy(split.labelled)])
+    chosen = cover(features, labelled, count)
+    if not chosen:
+        raise UserError(f"every image of {run} without a label is a near duplicate of a labelled one.")
     return [
         _suggestion(model, dataset, int(pool[i]), worth, {head: each[i] for head, each in scores.items()})
-        for i, worth in select(lambda: scores, features, labelled, len(model.description.class_names), count)
+        for i, worth in chosen
     ]
 
 

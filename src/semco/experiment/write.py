@@ -17,13 +17,13 @@ from semco.data.split import LABELLED, hidden_truth
 from semco.distributed.processes import broadcast_from_main, same_error_everywhere
 from semco.evaluation.model_file import ModelDescription, SavedModel, save_model
 from semco.evaluation.pool_labels import label_pool, write_pseudo_labels
-from semco.evaluation.probabilities import Head, HeadScorers, heads_of
+from semco.evaluation.probabilities import Head
 from semco.evaluation.results import Evaluation, write_evaluation
 from semco.evaluation.samples import pick_samples
 from semco.experiment.context import Context
 from semco.experiment.judge import Verdict
 from semco.experiment.scores import evaluate, test_scores_by_head, validation_accuracy
-from semco.experiment.selection import rank
+from semco.experiment.selection import cover
 from semco.labels.store import unit_rows
 from semco.models import Network
 from semco.report import write_report
@@ -129,18 +129,11 @@ def _pool_truth(context: Context) -> Tensor:
 
 def _suggested(context: Context, outputs: Outputs, labelled: Outputs) -> NDArray[np.int64]:
     """Return the place of each image of the pool (U,) among those most worth a label: 1, 2, ..., 0 for others."""
-    scale = context.method.scale
-    heads = tuple(head for head in heads_of(scale) if head != "average")
-    scorers = HeadScorers(heads, context.problem.label_vectors.to(context.device), scale)
     rows = np.flatnonzero(_pool_truth(context).numpy() != LABELLED)
     features, known = (unit_rows(each.features.float().numpy(force=True)) for each in (outputs, labelled))
-
-    def scores() -> dict[str, NDArray[np.float32]]:
-        return {head: each[rows] for head, each in scorers.split(scorers(outputs).numpy(force=True)).items()}
-
     found = np.zeros(len(features), dtype=np.int64)
-    ranked = rank(scores, features[rows], known, context.problem.dataset.num_classes, SUGGESTED)
-    found[rows[ranked]] = np.arange(1, len(ranked) + 1)
+    chosen = [position for position, _ in cover(features[rows], known, SUGGESTED)]
+    found[rows[chosen]] = np.arange(1, len(chosen) + 1)
     return found
 
 

@@ -99,7 +99,7 @@ def describe(model: Any, about: About, weights: str, more: dict[str, Any]) -> No
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep the messages of the exporter and the quantiser to their developers from being printed."""
+    """Keep the messages of the exporter to its developers from being printed."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript", "onnx_ir", "")]
     before = [logger.level for logger in loggers]
     try:

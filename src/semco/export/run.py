@@ -25,15 +25,13 @@ from semco.evaluation.probabilities import Head
 from semco.export.card import card_of, write_card
 from semco.export.onnx_graph import OPSET, add_names, describe, to_onnx, trace, write_torch
 from semco.export.program import Program
-from semco.export.quantise import quantise
 from semco.files import atomic_path
 from semco.models import set_precision
 from semco.run.folder import RunFolder
 
 # The largest difference of a probability between torch and the exported model that is accepted.
 MOST_DIFFERENCE = 1e-4
-# Images on which an export is checked, and images of the pool on which int8 ranges are measured.
-CHECKED, CALIBRATED = 1000, 256
+CHECKED = 1000  # images on which an export is checked
 
 
 @dataclass(frozen=True)
@@ -59,41 +57,33 @@ def export_run(
     to: Path | None = None,
     head: Head | None = None,
     top: int = 5,
-    int8: bool = False,
     report: ProgressCallback | None = None,
 ) -> Export:
     """Write the model of a run as ``.onnx`` or, for `torch.export.load`, as ``.pt2``, with a model card beside it.
 
-    A file that differs from torch by more than 1e-4 on images of the run's data is refused, unless it is int8.
+    A file that differs from torch by more than 1e-4 on images of the run's data is refused.
     """
     file = to or run / EXPORTED
-    _check_target(file, int8)
+    if file.suffix not in (".onnx", ".pt2"):
+        raise UserError(f"models are exported as .onnx or .pt2 (torch.export), not as {file.name!r}.")
     folder = RunFolder.open(run)
     model = load_model(find_model_folder(run))
     set_precision(model.network, "float32")  # files of other formats are computed in float32
     program = Program(model, head).eval()
-    dataset = load(folder.config().data, report)
-    images, labels = real_images(dataset, CHECKED)
+    images, labels = real_images(load(folder.config().data, report), CHECKED)
     with atomic_path(file) as temporary:
         if file.suffix == ".pt2":
             write_torch(temporary, trace(program), program.about)
         else:
-            _write_onnx(temporary, program, model, top, _pool(dataset) if int8 else None)
+            _write_onnx(temporary, program, model, top)
         result = _compare(file, temporary, model, head, images, labels)
-        if result.difference > MOST_DIFFERENCE and not int8:
+        if result.difference > MOST_DIFFERENCE:
             raise UserError(
                 f"{file} is not written: its probabilities differ from torch by up to {result.difference:.1e} on "
                 f"{result.images} images, more than {MOST_DIFFERENCE:.0e}."
             )
     write_card(folder, file, result.card, program.about)
     return result
-
-
-def _check_target(file: Path, int8: bool) -> None:
-    if file.suffix not in (".onnx", ".pt2"):
-        raise UserError(f"models are exported as .onnx or .pt2 (torch.export), not as {file.name!r}.")
-    if int8 and file.suffix != ".onnx":
-        raise UserError(f"int8 is for .onnx files, not for {file.name!r}.")
 
 
 def real_images(dataset: Dataset, most: int) -> tuple[Tensor, Tensor | None]:
@@ -109,21 +99,11 @@ def as_photos(images: Tensor) -> NDArray[np.uint8]:
     return photos
 
 
-def _pool(dataset: Dataset) -> NDArray[np.uint8]:
-    chosen = torch.randperm(len(dataset.train_images), generator=torch.Generator().manual_seed(0))[:CALIBRATED]
-    return as_photos(dataset.train_images[chosen])
-
-
-def _write_onnx(
-    file: Path, program: Program, model: SavedModel, top: int, calibration: NDArray[np.uint8] | None
-) -> None:
+def _write_onnx(file: Path, program: Program, model: SavedModel, top: int) -> None:
     graph = to_onnx(program)
-    if calibration is not None:
-        graph = quantise(graph, calibration)
     add_names(graph, program.about, top)
     described = model.description
-    more = {"weights_from": described.provenance, "quantised": "int8" if calibration is not None else "no"}
-    describe(graph, program.about, described.checksums.get(WEIGHTS, ""), more)
+    describe(graph, program.about, described.checksums.get(WEIGHTS, ""), {"weights_from": described.provenance})
     file.write_bytes(graph.SerializeToString())
 
 
