@@ -18,7 +18,7 @@ from semco.data.sources import load
 from semco.data.split import Split
 from semco.errors import UserError
 from semco.evaluation.predictor import load as load_predictor
-from semco.experiment import train, write
+from semco.experiment import selection, train, write
 from semco.experiment.continuation import continue_run
 from semco.experiment.selection import cover
 from semco.experiment.suggest import suggest, write_suggestions
