@@ -40,7 +40,7 @@ class TargetsFirst:
 
 
 def rows_to_run(taught: Tensor, parts: int) -> Tensor:
-    """Return the positions (n,) of the images that have a weight (N,) bool, and of others up to a multiple of N / parts.
+    """Return the positions (n,) of images that have a weight (N,) bool, and of others up to a multiple of N / parts.
 
     This waits for the device.
     """
