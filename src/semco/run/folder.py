@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from semco.config import Config, read_yaml
-from semco.errors import UserError, made_earlier
+from semco.errors import UserError, made_earlier, made_earlier
 from semco.files import (
     cannot_write,
     exists,
@@ -107,6 +107,8 @@ class RunFolder:
 
     def request(self) -> Config:
         """Return what the run was asked to do."""
+        if not self.request_file.exists():
+            raise made_earlier(self.path)
         if not self.request_file.exists():
             raise made_earlier(self.path)
         return _read_config(self.request_file)
