@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from semco.config import Config, read_yaml
-from semco.errors import UserError, made_earlier, made_earlier
+from semco.errors import UserError, made_earlier
 from semco.files import (
     cannot_write,
     exists,
