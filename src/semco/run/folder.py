@@ -109,8 +109,6 @@ class RunFolder:
         """Return what the run was asked to do."""
         if not self.request_file.exists():
             raise made_earlier(self.path)
-        if not self.request_file.exists():
-            raise made_earlier(self.path)
         return _read_config(self.request_file)
 
     @contextmanager
