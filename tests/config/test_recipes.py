@@ -238,6 +238,36 @@ def test_the_config_command_prints_what_a_run_would_use() -> None:
     assert [part.strip() for part in lines["training.batch_size"]] == ["64"]
 
 
+def rows_of_table(*arguments: str) -> dict[str, list[str]]:
+    """Return the cells of each field in the table of `semco config`."""
+    shown = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["config", *arguments])
+    assert shown.exit_code == 0, shown.output
+    lines = [line for line in shown.stdout.splitlines() if line.strip()]
+    starts = [lines[0].index(name) for name in ("field", "asked for", "used", "why")]
+    cells = [[line[a:b].strip() for a, b in zip(starts, [*starts[1:], None], strict=True)] for line in lines[1:]]
+    return {name: rest for name, *rest in cells}
+
+
+def test_the_config_command_shows_what_is_used_and_why() -> None:
+    rows = rows_of_table("fashion-mini", "--set", "data.labels_per_class=4", "--set", "model.backbone=wrn-10-1")
+    assert rows["data.labels_per_class"] == ["4", "", "setting data.labels_per_class=4"]
+    assert rows["data.validation"] == ['"auto"', '"train"', "5,960 training images have a label that is not used"]
+    assert rows["data.image_size"] == ["null", "28", "the size of the images as they were read"]
+    assert rows["training.mu"] == ["3", "", ""]
+    # As `semco train fashion-mini` would do it.
+    assert rows["training.minutes"] == ["15.0", "null", ""]
+    why = "at most: 300 epochs, as in the paper; fewer if they do not fit into 15 minutes"
+    assert rows["training.steps"] == ["null", "307200", why]
+    assert rows_of_table("fashion-mini", "--recipe", "demo")["training.steps"] == ["400", "", "recipe demo"]
+
+
+def test_the_config_command_takes_the_recipe_of_photos(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("semco.models.pretrained.is_installed", lambda _: True)
+    shown = CliRunner().invoke(app, ["config", "fruit-mini", "--json"])
+    request = Config.parse(json.loads(shown.stdout))
+    assert (request.model.backbone, request.training.minutes) == ("efficientnet-lite0", 15)
+
+
 def test_the_recipes_command_lists_ours_as_not_published() -> None:
     listed = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["recipes"]).stdout
     assert re.search(r"cifar100-2500-mu7,semco +31\.93±0\.01", listed)

@@ -229,6 +229,12 @@ def test_the_length_of_a_run(sections: dict[str, Any], steps: int) -> None:
     assert (training.steps, training.epochs, training.minutes) == (steps, None, None)
 
 
+def test_a_number_of_minutes_allows_at_most_so_many_steps() -> None:
+    reasons = resolve(Config.parse({"training": {"minutes": 2}}), facts(), CPU).reasons
+    assert reasons["training.steps"].startswith("at most: 300 epochs")
+    assert reasons["training.steps"].endswith("fewer if they do not fit into 2 minutes")
+
+
 @pytest.mark.parametrize(
     ("steps", "log", "validate", "save"),
     [(1, 1, 1, 1), (100, 2, 5, 10), (600, 12, 30, 60), (307_200, 200, 2000, 1000)],

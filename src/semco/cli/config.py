@@ -10,6 +10,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from semco.cli.options import default_recipe
+
 if TYPE_CHECKING:
     from semco.config import Config
     from semco.resolve import Resolution
@@ -25,10 +27,13 @@ def config(
     """Show every field: what is asked for, what is used for these data on this machine, and why."""
     from semco.config import flat_fields, merge_layers
     from semco.config.layers import layers_of, origins
+    from semco.experiment.plan import with_default_minutes
 
     options = {"data": {"source": data}} if data else None
+    if not (recipe or file):
+        recipe = default_recipe(data)
     layers = layers_of(recipe, file, options, setting or ())
-    request = merge_layers(layers)
+    request = with_default_minutes(merge_layers(layers)) if data else merge_layers(layers)
     if as_json:
         typer.echo(json.dumps(request.model_dump(mode="json")))
         return

@@ -154,7 +154,7 @@ def _observer_of(observer: Observer | None, processes: Processes) -> Observer:
 def _resume(path: Path, processes: Processes, observer: Observer) -> RunResult:
     with same_error_everywhere(processes):
         run = RunFolder.open(path)
-        config = run.config()
+        request, config = run.request(), run.config()
     if broadcast_from_main(run.is_complete(), processes):
         if processes.is_main and not run.report_file.exists():  # killed between the result and the page
             with run.lock():
@@ -164,14 +164,14 @@ def _resume(path: Path, processes: Processes, observer: Observer) -> RunResult:
             _report_changed_data(run, config, observer)
         return run.result()
     with same_error_everywhere(processes):
-        device = choose_device(_device_of(run, config), processes)
+        device = choose_device(_device_of(request, config), processes)
         problem = read_problem(config, run, observer)
     return execute(Context.of(config, run.path, problem, device, processes, observer))
 
 
-def _device_of(run: RunFolder, config: Config) -> str:
+def _device_of(request: Config, config: Config) -> str:
     """Return the device of a resumed run; one whose request left it open may continue without the GPU that it had."""
-    was_open = is_open("training.device", run.request())
+    was_open = is_open("training.device", request)
     is_missing = config.training.device == "cuda" and not torch.cuda.is_available()
     return "cpu" if was_open and is_missing else config.training.device
 

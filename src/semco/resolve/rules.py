@@ -169,8 +169,12 @@ def _steps(config: Config, _data: DataFacts, _machine: Machine) -> Answer:
     if training.epochs is not None:
         return _steps_of(training.epochs, config), f"{training.epochs:g} epochs"
     if has_weights(config.model):
-        return MOST_STEPS, "as many as help from loaded weights"
-    return _steps_of(PAPER_EPOCHS, config), f"{PAPER_EPOCHS} epochs, as in the paper"
+        most, why = MOST_STEPS, "as many as help from loaded weights"
+    else:
+        most, why = _steps_of(PAPER_EPOCHS, config), f"{PAPER_EPOCHS} epochs, as in the paper"
+    if training.minutes is not None:
+        why = f"at most: {why}; fewer if they do not fit into {training.minutes:g} minutes"
+    return most, why
 
 
 def _steps_of(epochs: float, config: Config) -> int:
