@@ -47,5 +47,12 @@ def small_values(folder: Path, steps: int) -> dict[str, Any]:
         "labels": {"source": "matrix", "path": str(folder / "vectors.npy"), "eps": 0.3},
         "model": {"backbone": "wrn-10-1"},
         "augment": {"flip": False, "pad": 0.0, "operations": 1, "cutout": 0.25},
-        "training": {"steps": steps, "batch_size": 8, "mu": 2, "checkpoint_every": 4, "device": "cpu"},
+        "training": {
+            "steps": steps,
+            "batch_size": 8,
+            "mu": 2,
+            "checkpoint_every": 4,
+            "device": "cpu",
+            "precision": "float32",  # not what is faster at the moment
+        },
     }

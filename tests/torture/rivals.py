@@ -61,8 +61,8 @@ def prepare(folder: Path) -> Originals:
     finish(originals.cells(folder / "comparison"))
     seconds = time.monotonic() - began
     train_or_resume(originals.frozen, folder / "frozen")
-    (progress,) = (folder / "cache" / "semco" / "features").glob("*/progress.json")
-    return Originals(folder, originals.values, seconds, len(json.loads(progress.read_text())["rows"]))
+    stored = (folder / "cache" / "semco" / "features").glob("*/progress.json")
+    return Originals(folder, originals.values, seconds, sum(len(json.loads(f.read_text())["rows"]) for f in stored))
 
 
 def finish(cells: list[Cell]) -> None:
@@ -72,7 +72,7 @@ def finish(cells: list[Cell]) -> None:
 
 
 def case(case: Case) -> str:
-    os.environ["XDG_CACHE_HOME"] = str(case.folder / "cache")
+    os.environ |= {"XDG_CACHE_HOME": str(case.folder / "cache"), "HOME": str(case.folder)}
     way = case.random.choice((two_resumes, two_resumes, full_disk, full_disk, kill_comparison))
     way(case)
     return way.__name__.replace("_", " ")

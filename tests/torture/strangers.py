@@ -112,7 +112,12 @@ def edited(random: Random, values: dict[str, Any]) -> dict[str, Any]:
 
 def attack_onnx(case: Case) -> None:
     file, random = case.folder / "model.onnx", case.random
-    way = random.choice(("graph", "about", "about", "damage", "damage", "kind"))
+    way = random.choice(("whole", "graph", "about", "about", "damage", "damage", "kind"))
+    if way == "whole":
+        found = semco.load(case.originals / "model.onnx").predict_proba(PHOTOS)
+        if not np.allclose(found, 1 / 3):
+            raise Failure("a whole ONNX file predicts something else", str(found))
+        return
     if way == "graph":
         nodes, constants = getattr(stranger_models, random.choice(GRAPHS))()
         stranger_models.write_model(file, nodes=nodes, constants=constants)
