@@ -17,7 +17,6 @@ from semco.experiment.comparison import (
     PSEUDO_LABELS,
     Cell,
     Outcome,
-    ablation_variants,
     check_data,
     check_requests,
     differing_fields,
@@ -25,7 +24,7 @@ from semco.experiment.comparison import (
     parse_seeds,
     pseudo_label_rows,
     run_cells,
-    sweep_variants,
+    vary_fields,
     write_csv,
 )
 from semco.run.folder import RunFolder
@@ -98,20 +97,24 @@ def test_variants_may_differ_in_anything_and_it_is_shown(tmp_path: Path) -> None
     assert not any(name.startswith(("labels.", "method.")) or name == "training.seed" for name in differing)
 
 
-def test_a_sweep_is_every_combination() -> None:
-    assert sweep_variants("semco", ["labels.eps=0,0.1", "method.lambda_co=0.5, 1"]) == [
+def test_fields_vary_in_every_combination() -> None:
+    assert vary_fields(["semco", "fixmatch"], []) == ["semco", "fixmatch"]
+    assert vary_fields(["semco"], ["labels.eps=0,0.1", "method.lambda_co=0.5, 1"]) == [
         "semco+labels.eps=0+method.lambda_co=0.5",
         "semco+labels.eps=0+method.lambda_co=1",
         "semco+labels.eps=0.1+method.lambda_co=0.5",
         "semco+labels.eps=0.1+method.lambda_co=1",
     ]
     for text in ("labels.eps", "labels.eps=", "labels.eps=1,,2"):
-        with pytest.raises(UserError, match=r"a field to sweep over is dotted.key=value,value, not "):
-            sweep_variants("semco", [text])
+        with pytest.raises(UserError, match=r"a field to vary is dotted.key=value,value, not "):
+            vary_fields(["semco"], [text])
+
+
+ABLATIONS = ("no-grouping", "no-cotraining", "no-grouping+no-cotraining", "one-hot-targets")
 
 
 def test_an_ablation_switches_off_each_part(tmp_path: Path) -> None:
-    cells = make_cells(ablation_variants("semco"), [0], tmp_path, {})
+    cells = make_cells(["semco", *(f"semco+{part}" for part in ABLATIONS)], [0], tmp_path, {})
     parts = [(c.config.labels.eps, c.config.method.lambda_co, c.config.labels.targets) for c in cells]  # type: ignore[attr-defined]
     assert parts == [
         ("auto", 1.0, "embedding"),

@@ -27,6 +27,9 @@ def compare(
             help="Methods, or recipes and settings joined by +: a,b+c,a+training.mu=7. The first is the base."
         ),
     ],
+    vary: Annotated[
+        list[str] | None, typer.Option(help="dotted.key=value,value: every method with each value; may be repeated.")
+    ] = None,
     seeds: Annotated[str, typer.Option(help="One run per method and seed.")] = "0,1,2",
     out: Annotated[Path, typer.Option(help="Folder of the runs; started again, finished runs are skipped.")],
     from_scratch: Annotated[bool, typer.Option("--from-scratch", help="Do not start from pretrained weights.")] = False,
@@ -39,7 +42,22 @@ def compare(
     ] = None,
 ) -> None:
     """Compare methods on the same splits, initial weights and views; ends in a table, a CSV and a page of curves."""
-    compare_variants(options, methods.split(","), seeds, out, from_scratch, jobs, equal, minutes)
+    from semco.experiment.comparison import vary_fields
+
+    variants = vary_fields(methods.split(","), vary or [])
+    runs = compare_variants(options, variants, seeds, out, from_scratch, jobs, equal, minutes)
+    if vary:
+        write_analysis(runs, out)
+
+
+def write_analysis(runs: Sequence[Path], out: Path) -> None:
+    """Write the page with the figure of error against the field that varies."""
+    from semco.report.analysis import analysis_sections
+    from semco.report.sections import write_sections
+
+    sections = analysis_sections(list(runs), has_images=False)
+    page = write_sections(out / "analysis.html", "What pseudo-labelling did", f"Runs in {out}.", sections)
+    Console(soft_wrap=True).print(f"open {page}", markup=False, highlight=False)
 
 
 def compare_variants(

@@ -34,7 +34,6 @@ from semco.cli import (
     settings,
     studio,
     suggest,
-    sweep,
     train,
     watch,
 )
@@ -48,7 +47,7 @@ app = App(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 COMMANDS = (
-    demo.demo, train.train, studio.studio, resume.resume, watch.watch, compare.compare, sweep.sweep, sweep.ablate,
+    demo.demo, train.train, studio.studio, resume.resume, watch.watch, compare.compare,
     reproduce.reproduce, evaluate.evaluate, predict.predict, suggest.suggest, continue_run.continue_run, export.export,
     serve.serve, report.report, analyse.analyse, methods.methods, backbones.backbones, recipes.recipes,
     settings.settings, config.config,

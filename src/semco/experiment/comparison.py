@@ -47,8 +47,6 @@ COLUMNS = (
     "steps",
     "seconds",
 )
-# What an ablation switches off: grouping, co-training, both, and label vectors as targets.
-ABLATIONS = ("no-grouping", "no-cotraining", "no-grouping+no-cotraining", "one-hot-targets")
 # Statistics of the final pseudo-labels by kind of class, as in `RunResult.pseudo_labels`.
 KINDS, MEASURES = ("", "/grouped", "/ungrouped"), ("ratio", "accuracy", "group_accuracy")
 PSEUDO_LABELS = (*(f"{measure}{kind}" for kind in KINDS for measure in MEASURES), CONFIDENT_ACCURACY)
@@ -125,20 +123,15 @@ def differing_fields(cells: Sequence[Cell]) -> dict[str, list[str]]:
     return {name: list(dict.fromkeys(str(values.get(name)) for values in flat)) for name in fields}
 
 
-def sweep_variants(method: str, over: Sequence[str]) -> list[str]:
-    """Return a variant for every combination of values: ``labels.eps=0,0.1`` makes two of ``semco``."""
+def vary_fields(methods: Sequence[str], fields: Sequence[str]) -> list[str]:
+    """Return each method with every combination of values: ``labels.eps=0,0.1`` makes two of ``semco``."""
     grid = []
-    for text in over:
+    for text in fields:
         field, equals, values = text.partition("=")
         if not equals or not all(value.strip() for value in values.split(",")):
-            raise UserError(f"a field to sweep over is dotted.key=value,value, not {text!r}.")
+            raise UserError(f"a field to vary is dotted.key=value,value, not {text!r}.")
         grid.append([f"{field.strip()}={value.strip()}" for value in values.split(",")])
-    return ["+".join([method, *combination]) for combination in product(*grid)]
-
-
-def ablation_variants(method: str) -> list[str]:
-    """Return a method with each of its parts switched off (Tables 3 and 4 of the paper)."""
-    return [method, *(f"{method}+{ablation}" for ablation in ABLATIONS)]
+    return ["+".join([method, *combination]) for method in methods for combination in product(*grid)]
 
 
 def _make_cell(

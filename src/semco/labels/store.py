@@ -28,7 +28,7 @@ from semco.errors import UserError
 from semco.files import cannot_write, flush_folder, flush_to_disk, remove_leftover_folders
 from semco.labels import store_files
 from semco.labels.kin import Kin, reordered
-from semco.labels.store_files import CheckedVectors, damaged, open_array
+from semco.labels.store_files import damaged, open_array
 
 DEFAULT_EPS = 0.2  # the value of the paper, for a store without its own
 _CHUNK = 65_536
@@ -45,10 +45,8 @@ class VectorStore:
         self.size: int = self.header["size"]
         self.dim: int = self.header["dim"]
         self.default_eps = float(self.header.get("default_eps", DEFAULT_EPS))
-        vectors = open_array(folder, "vectors.npy", (self.size, self.dim))
+        self._vectors = open_array(folder, "vectors.npy", (self.size, self.dim))
         offsets = open_array(folder, "offsets.npy", (self.size + 1,))
-        store_files.check_small_files(folder, vectors, self.header)
-        self._vectors = CheckedVectors(folder, vectors, self.header)
         self._ranks = open_array(folder, "ranks.npy", (self.size,))
         self._blob = store_files.open_terms(folder, offsets)
         self._offsets = memoryview(offsets)  # type: ignore[arg-type]  # indexing it is ten times faster
@@ -59,7 +57,7 @@ class VectorStore:
 
     @classmethod
     def open(cls, folder: Path) -> VectorStore:
-        """Open a store; a folder without a store, another version or a damaged file is a `UserError`."""
+        """Open a store; a folder without a store, another format or a damaged file is a `UserError`."""
         return cls(Path(folder))
 
     @classmethod
@@ -75,7 +73,7 @@ class VectorStore:
     ) -> None:
         """Write a store of unique ``terms`` (n), ``matrix`` (n, d) and ``ranks`` (n); it appears as a whole.
 
-        ``header`` is stored unchanged (sources, relations, default_eps, ...) with version and sizes added. ``compact``
+        ``header`` is stored unchanged (sources, relations, default_eps, ...) with format and sizes added. ``compact``
         stores one byte per number: half the size, with an error of about 0.003 in the cosines. ``kin`` is that of the
         terms, by their positions in ``terms``.
         """
@@ -120,7 +118,7 @@ class VectorStore:
             if position is None:
                 raise UserError(f"{term!r} is not in the vector store {self.folder}; try `semco labels lookup`.")
             positions.append(position)
-        return unit_rows(self._vectors.rows(np.asarray(positions, dtype=np.intp)))
+        return self._rows(np.asarray(positions, dtype=np.intp))
 
     def rank(self, i: int) -> int:
         """Return the frequency rank of the i-th term, 0 for the most frequent."""
@@ -141,7 +139,7 @@ class VectorStore:
         """Return the unit vectors (count, d) of the most frequent terms."""
         if self._frequent is None or len(self._frequent) != min(count, self.size):
             chosen = np.sort(np.argsort(self._ranks, kind="stable")[:count])
-            self._frequent = unit_rows(self._vectors.rows(chosen.astype(np.intp)))
+            self._frequent = self._rows(chosen.astype(np.intp))
         return self._frequent
 
     def nearest(self, vector: NDArray[np.floating[Any]], n: int = 10) -> list[tuple[str, float]]:
@@ -158,12 +156,18 @@ class VectorStore:
     def _find_nearest(self, wanted: NDArray[np.float32], n: int) -> list[tuple[str, float]]:
         best: list[tuple[float, int, int]] = []
         for start in range(0, self.size, _CHUNK):
-            rows = unit_rows(self._vectors.rows(slice(start, start + _CHUNK)))
-            cosines = rows @ wanted
+            cosines = self._rows(slice(start, start + _CHUNK)) @ wanted
             top = np.argpartition(-cosines, min(n, len(cosines)) - 1)[:n].tolist()
             found = [(float(cosines[i]), -self.rank(start + i), start + i) for i in top]
             best = heapq.nlargest(n, best + found)
         return [(self.term(i), cosine) for cosine, _, i in best]
+
+    def _rows(self, positions: NDArray[np.intp] | slice) -> NDArray[np.float32]:
+        """Return the rows (m, d) at these positions, with unit length."""
+        rows: NDArray[np.float32] = self._vectors[positions].astype(np.float32)
+        if not np.isfinite(rows).all():
+            raise damaged(self.folder, "vectors.npy contains numbers that are not finite")
+        return unit_rows(rows)
 
     def _encoded(self, i: int) -> bytes:
         return self._blob[self._offsets[i] : self._offsets[i + 1]]
