@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import venv
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +20,9 @@ from semco.errors import UserError
 from semco.evaluation.model_file import load_model
 from semco.evaluation.onnx.engine import OnnxEngine
 from semco.evaluation.predictor import fastest
-from semco.export.card import card_of
+from semco.export.card import as_text, card_of, write_card
 from semco.export.run import Export, export_run
+from semco.run.folder import RunFolder
 from semco.types import Outputs
 from tests.conftest import CLASSES, tiny_images
 
@@ -66,6 +68,20 @@ def test_what_was_measured(exported: Export) -> None:
     assert card.startswith("# Model card of model.onnx\n")
     for text in ("16 labelled images", "SemCo+", "dog + cat", "80 test images", "calibration error", "Licences"):
         assert text in card
+
+
+def test_names_are_shown_in_the_card_as_they_are() -> None:
+    """Class names come from the folders of strangers; a page that renders the card must not run or load them."""
+    assert as_text("granny smith, R&D") == "granny smith, R&amp;D"
+    assert as_text("<img src=x onerror=alert(1)>") == "&lt;img src=x onerror=alert(1)&gt;"
+    assert as_text("![a](http://b)") == r"\!\[a\](http://b)"
+    assert as_text("a\n\n# b | `c`") == r"a # b \| \`c\`"
+
+
+def test_the_card_escapes_the_names_of_classes(run: Path, exported: Export, tmp_path: Path) -> None:
+    about = replace(OnnxEngine(exported.file).about, class_names=("<b>dog", "<b>cat", "<b>ship", "<b>truck"))
+    write_card(RunFolder(run), tmp_path / "model.onnx", tmp_path / "card.md", about)
+    assert "<" not in (tmp_path / "card.md").read_text()
 
 
 def test_the_card_of_another_model_stays(exported: Export, tmp_path: Path) -> None:

@@ -191,8 +191,9 @@ def attack_crowd(served: Served, random: Random) -> str:
         HEAD + b"Expect: 100-continue\r\nContent-Length: 1000\r\n\r\n",
     )
     with ExitStack() as clients:
-        for _ in range(random.randint(150, 400)):
+        for _ in range(random.randint(250, 500)):
             clients.enter_context(served.connect(random.choice(beginnings)))
+        time.sleep(SECONDS / 4)
     return "crowd"
 
 
@@ -236,9 +237,14 @@ def attack_bodies(served: Served, random: Random) -> str:
         body = form(random.choice((b"\r\n--", b"\r", b"\r\n", b"-", b"\r\n--e")) * 1_000_000)
         content = HEAD + f"Content-Type: {FORM}\r\nContent-Length: {len(body) + 1}\r\n\r\n".encode() + body
     with ExitStack() as clients:
-        threads = [
-            threading.Thread(target=lambda: clients.enter_context(served.connect(content))) for _ in range(count)
-        ]
+
+        def send() -> None:
+            client = clients.enter_context(served.connect(content))
+            with suppress(ConnectionError):
+                while client.recv(65536):
+                    pass
+
+        threads = [threading.Thread(target=send) for _ in range(count)]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from pathlib import Path
 
 from semco.evaluation.engine import About
@@ -23,6 +25,11 @@ def card_of(model: Path) -> Path:
     if not usual.exists() or (usual.is_file() and usual.read_bytes().startswith(f"{_title(model)}\n".encode())):
         return usual
     return model.with_name(f"MODEL_CARD-{model.name}.md")
+
+
+def as_text(name: str) -> str:
+    """Return a name that somebody else has chosen so that Markdown shows it as it is: no HTML, links or pictures."""
+    return re.sub(r"([\\`*\[\]|!])", r"\\\1", html.escape(" ".join(name.split()), quote=False))
 
 
 def _title(model: Path) -> str:
@@ -88,9 +95,11 @@ def _accuracy(result: RunResult) -> str:
 def _classes(about: About) -> str:
     single = [name for name, group in zip(about.class_names, about.groups, strict=True) if name == group]
     groups = list(dict.fromkeys(group for group in about.groups if group not in single))
-    lines = ["## Classes", f"Classes: {', '.join(about.class_names)}."]
+    lines = ["## Classes", f"Classes: {', '.join(map(as_text, about.class_names))}."]
     if groups:
-        lines.append("Look-alike groups, by the meaning of the names:\n\n" + "\n".join(f"- {each}" for each in groups))
+        lines.append(
+            "Look-alike groups, by the meaning of the names:\n\n" + "\n".join(f"- {as_text(each)}" for each in groups)
+        )
     return "\n\n".join(lines)
 
 
@@ -103,7 +112,7 @@ def _limits(result: RunResult) -> str:
         "- Only the centre square of a photo is seen.",
     ]
     if weak:
-        lines.append("- Lowest accuracy: " + ", ".join(f"{name} {value:.0%}" for value, name in weak) + ".")
+        lines.append("- Lowest accuracy: " + ", ".join(f"{as_text(name)} {value:.0%}" for value, name in weak) + ".")
     return "\n".join(lines)
 
 

@@ -18,7 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 CONNECTIONS = 1000  # at the same time, if the system lets the process open so many files
 RESERVED = 64  # open files for everything else: photos, processes, and connections that are being accepted or closed
 LINGER = 1.0  # seconds in which the rest of a request is discarded, so that the client can read the answer
-READ = 1 << 14  # bytes that are read from a connection before the others get their turn
+READ = 1 << 12  # bytes that are read at a time, so that many connections with slow bytes do not hold up the others
 CLOSE = (b"connection", b"close")
 
 
