@@ -34,35 +34,19 @@ from semco.errors import SemcoWarning, UserError, brief
 
 
 @contextmanager
-def atomic_path(target: Path, *, is_new: bool = False) -> Iterator[Path]:
-    """Yield a temporary path beside ``target``; the file replaces ``target`` if the block ends without an error.
-
-    If it ``is_new``, an existing ``target`` is a `FileExistsError`, also if it was created at the same instant.
-    """
+def atomic_path(target: Path) -> Iterator[Path]:
+    """Yield a temporary path beside ``target``; the file replaces ``target`` if the block ends without an error."""
     temporary, mode = _empty_file_beside(target)
     try:
         yield temporary
         flush_to_disk(temporary)
         temporary.chmod(mode)  # safetensors puts a file in its place that only its owner can read
-        (_link if is_new else os.replace)(temporary, target)
+        temporary.replace(target)
         flush_to_disk(target.parent)  # a rename survives a power loss only if the folder is on the disk
-    except FileExistsError:
-        raise
     except (OSError, SafetensorError) as error:  # safetensors reports a full disk as its own error
         raise cannot_write(target, error) from error
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def _link(temporary: Path, target: Path) -> None:
-    """Give a file its name, unless something has it: the one operation that is never done twice."""
-    try:
-        os.link(temporary, target)
-    except FileExistsError:
-        raise
-    except OSError:  # a file system without hard links
-        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
-        temporary.replace(target)
 
 
 def _empty_file_beside(target: Path) -> tuple[Path, int]:
@@ -158,9 +142,9 @@ def encode_text(text: str) -> bytes:
         return text.encode("utf-8", "backslashreplace")
 
 
-def write_text(target: Path, text: str, *, is_new: bool = False) -> None:
-    """Write a text file atomically; if it ``is_new``, an existing one is a `FileExistsError`."""
-    with atomic_path(target, is_new=is_new) as temporary:
+def write_text(target: Path, text: str) -> None:
+    """Write a text file atomically."""
+    with atomic_path(target) as temporary:
         temporary.write_bytes(encode_text(text))
 
 

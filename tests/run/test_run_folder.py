@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import re
 import threading
 from pathlib import Path
@@ -42,9 +41,8 @@ def test_the_error_says_what_to_do_with_what_is_there(files: list[str], sentence
         check_free(run)
 
 
-@pytest.mark.parametrize("has_links", [True, False])
 def test_of_two_runs_that_begin_at_the_same_instant_one_gets_the_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_links: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both have found it free before either writes into it."""
     both_looked = threading.Barrier(2)
@@ -56,20 +54,25 @@ def test_of_two_runs_that_begin_at_the_same_instant_one_gets_the_folder(
 
     def begin() -> None:
         try:
-            ends.append(str(RunFolder.create(tmp_path / "run", Config()).path))
+            ends.append(str(RunFolder.create(tmp_path / "run", Config(), Config()).path))
         except UserError as error:
             ends.append(str(error))
 
-    def no_link(*_: object) -> None:
-        raise OSError(errno.EPERM, "Operation not permitted")
-
     monkeypatch.setattr("semco.run.folder.check_free", looks)
-    if not has_links:
-        monkeypatch.setattr("os.link", no_link)
     threads = [threading.Thread(target=begin) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert [end for end in ends if "holds a run that is not finished" not in end] == [str(tmp_path / "run")]
-    assert [path.name for path in (tmp_path / "run").iterdir()] == ["config.yaml"]
+    lost = ("holds a run that is not finished", "is being trained by another process")
+    assert [end for end in ends if not any(sentence in end for sentence in lost)] == [str(tmp_path / "run")]
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [".lock", "config.yaml", "request.yaml"]
+
+
+def test_a_folder_whose_process_was_killed_before_its_run_began_is_free(tmp_path: Path) -> None:
+    for name in (".lock", "request.yaml"):
+        (tmp_path / name).write_text("")
+    check_free(tmp_path)
+    RunFolder.create(tmp_path, Config(), Config())
+    with pytest.raises(UserError, match="holds a run that is not finished"):
+        check_free(tmp_path)
