@@ -19,14 +19,14 @@ os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM
 os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from torture import archives, configurations, downloads, images, kills, run_folders, service, sources, vectors
+from torture import archives, configurations, downloads, images, kills, run_folders, service, sources, studio, vectors
 from torture.attack import Failure
 from torture.runner import run_attack
 from torture.summary import print_json, print_tables
 
 ATTACKS = {
     module.ATTACK.name: module.ATTACK
-    for module in (images, archives, sources, configurations, vectors, downloads, service, run_folders, kills)
+    for module in (images, archives, sources, configurations, vectors, downloads, service, run_folders, kills, studio)
 }
 ALL_MINUTES = sum(attack.minutes for attack in ATTACKS.values())
 
