@@ -12,6 +12,7 @@ import pytest
 from torture.attack import Attack, Case, Failure, Outcome
 from torture.kills import compare
 from torture.originals import small_values, write_data
+from torture.studio_memory import Change, Memory
 from torture.summary import Tally
 from torture.workers import attempt
 
@@ -68,6 +69,38 @@ def test_the_first_case_of_a_kind_is_reported_with_its_command() -> None:
     assert (tally.tried, tally.survived, tally.failed) == (4, 2, 2)
     (kind,) = tally.kinds.values()
     assert (kind.count, kind.command) == (2, "make torture SEED=7 ONLY=broken CASE=1")
+
+
+def line(seq: int, kind: str, **values: object) -> dict[str, object]:
+    return {"seq": seq, "kind": kind, "tab": "a", **values}
+
+
+def test_the_memory_of_tabs_finds_what_a_studio_loses_or_changes(tmp_path: Path) -> None:
+    first, file = {1: "red"}, tmp_path / "journal.jsonl"
+    added = line(1, "classes", changes={"": {"classes": [[1, "red", ""], [2, "cat", ""]]}})
+    labelled = line(2, "label", changes={"0.png": 2})
+
+    def memory(*lines: dict[str, object]) -> Memory:
+        asked = [Change("add", {"names": ["cat"]}), Change("label", {"photos": [0], "label": 2})]
+        found = Memory(["0.png"], {"a": asked}, {"a": Change("undo", {})})
+        file.write_text("".join(json.dumps(each) + "\n" for each in lines) + '{"cut sho')
+        found.settle(file)
+        return found
+
+    state = {"classes": [[1, "red"], [2, "cat"]], "labels": {"0": 2}}
+    memory(added, labelled).check(state, "path,label\n0.png,cat\n", first)
+    undone = memory(added, labelled, line(3, "undo", of=2))  # the kill came after the line was written
+    undone.check({**state, "labels": {}}, "path,label\n", first)
+    for lines, shown, csv, kind in (
+        ([added], state, "", "an acknowledged change is lost"),
+        ([added, {**labelled, "changes": {"0.png": 1}}], state, "", "a line of the journal"),
+        ([added, labelled], {**state, "labels": {}}, "", "labels are lost"),
+        ([added, labelled], {**state, "classes": [[1, "red"], [2, "dog"]]}, "", "classes are lost"),
+        ([added, labelled], state, "path,label\n0.png,red\n", "labels.csv has other labels"),
+        ([{**added, "changes": {"": {"classes": [[1, "cat", ""]]}}}, labelled], state, "", "is used twice"),
+    ):
+        with pytest.raises(Failure, match=kind):
+            memory(*lines).check(shown, csv, first)
 
 
 PROGRAM = """

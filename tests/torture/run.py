@@ -31,6 +31,7 @@ from torture import (
     serving,
     sources,
     strangers,
+    studio,
     vectors,
 )
 from torture.attack import Failure
@@ -39,7 +40,7 @@ from torture.summary import print_json, print_tables
 
 MODULES = (
     images, archives, sources, configurations, vectors, downloads, service, serving, strangers, run_folders,
-    rivals, kills,
+    rivals, kills, studio,
 )  # fmt: skip
 ATTACKS = {module.ATTACK.name: module.ATTACK for module in MODULES}
 ALL_MINUTES = sum(attack.minutes for attack in ATTACKS.values())
