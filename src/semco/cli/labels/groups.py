@@ -8,57 +8,39 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from semco.cli.labels.display import print_json, print_line, print_notes, print_table, print_title
-from semco.cli.labels.options import Apart, AsJson, Eps, GroupRule, SourceOptions, Together, parse_names
+from semco.cli.labels.options import AsJson, GroupOptions
 from semco.cli.shared_options import with_options
 
 if TYPE_CHECKING:
     from semco.labels import Groups, LabelEmbeddings
 
 
-@with_options(SourceOptions)
-def groups(
-    source: SourceOptions,
-    *,
-    eps: Eps = None,
-    rule: GroupRule = None,
-    group: Together = None,
-    apart: Apart = None,
-    json: AsJson = False,
-) -> None:
+@with_options(GroupOptions)
+def groups(options: GroupOptions, *, json: AsJson = False) -> None:
     """Show the groups of classes whose label vectors are close."""
-    from semco.labels import group_classes
     from semco.labels.review.summary import groups_summary
 
-    embeddings = source.embeddings()
-    corrections = parse_names(group, "--group"), parse_names(apart, "--apart")
-    found = group_classes(embeddings, eps, rule, *corrections)
+    embeddings, found = options.groups()
     print_notes((*embeddings.notes, *found.notes))
     if json:
         print_json(groups_summary(embeddings, found))
     else:
-        _print_groups(embeddings, found, eps_origin="the default" if eps is None else "as given")
+        _print_groups(embeddings, found, eps_origin="the default" if options.eps is None else "as given")
 
 
-@with_options(SourceOptions)
+@with_options(GroupOptions)
 def plot(
-    source: SourceOptions,
+    options: GroupOptions,
     *,
     out: Annotated[
         Path, typer.Option(help="The file to write: .png, .svg, .pdf, or .html for a page with the evidence.")
     ] = Path("labels.png"),
-    eps: Eps = None,
-    rule: GroupRule = None,
-    group: Together = None,
-    apart: Apart = None,
 ) -> None:
     """Plot a dendrogram with the eps line, the matrix of cosines and a map; or write a page with the evidence."""
-    from semco.labels import group_classes
     from semco.labels.plot import plot as write_plot
     from semco.report.label_groups import write_label_page
 
-    embeddings = source.embeddings()
-    corrections = parse_names(group, "--group"), parse_names(apart, "--apart")
-    found = group_classes(embeddings, eps, rule, *corrections)
+    embeddings, found = options.groups()
     write = write_label_page if out.suffix.lower() == ".html" else write_plot
     write(embeddings, found, out)
     print_notes((*embeddings.notes, *found.notes))

@@ -13,6 +13,7 @@ from semco.errors import UserError
 
 if TYPE_CHECKING:
     from semco.labels.embeddings import LabelEmbeddings
+    from semco.labels.groups import Groups
     from semco.labels.sources import StoreSource
 
 Classes = Annotated[
@@ -38,14 +39,6 @@ Eps = Annotated[
 GroupRule = Annotated[
     Literal["evidence", "dbscan"] | None,
     typer.Option(help="How classes are grouped (labels.rule): by cosines and the graph, or the paper's DBSCAN."),
-]
-Together = Annotated[
-    list[str] | None,
-    typer.Option("--group", metavar="NAME,NAME", help="Classes to put into one group (labels.together); repeatable."),
-]
-Apart = Annotated[
-    list[str] | None,
-    typer.Option("--apart", metavar="NAME,NAME", help="Classes to keep apart (labels.apart); repeatable."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
@@ -104,6 +97,29 @@ class SourceOptions:
             values["prompts"] = tuple(self.prompt)
         classes = class_names(self.names)
         return label_source(LabelsConfig(**values)).vectors(classes)
+
+
+@dataclass(frozen=True)
+class GroupOptions(SourceOptions):
+    """`SourceOptions`, and those that decide which classes share a group."""
+
+    eps: Eps = None
+    rule: GroupRule = None
+    group: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME,NAME", help="Classes to put into one group (labels.together); repeatable."),
+    ] = None
+    apart: Annotated[
+        list[str] | None, typer.Option(metavar="NAME,NAME", help="Classes to keep apart (labels.apart); repeatable.")
+    ] = None
+
+    def groups(self) -> tuple[LabelEmbeddings, Groups]:
+        """Return the label vectors and the groups of the class names."""
+        from semco.labels import group_classes
+
+        embeddings = self.embeddings()
+        corrections = parse_names(self.group, "--group"), parse_names(self.apart, "--apart")
+        return embeddings, group_classes(embeddings, self.eps, self.rule, *corrections)
 
 
 def parse_aliases(texts: Sequence[str] | None) -> dict[str, str]:
