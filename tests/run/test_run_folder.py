@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from semco.config import Config
 from semco.errors import UserError
-from semco.run.folder import check_free
+from semco.run import folder
+from semco.run.folder import RunFolder, check_free
 
 FINISHED = ("config.yaml", "result.json", "model/model.json", "pseudo_labels.parquet")
 
@@ -37,3 +39,31 @@ def test_the_error_says_what_to_do_with_what_is_there(files: list[str], sentence
         (run / file).touch()
     with pytest.raises(UserError, match=re.escape(sentence.replace("RUN", str(run)))):
         check_free(run)
+
+
+def test_a_run_that_was_killed_between_its_first_two_files_can_be_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request is written first; without config.yaml the folder holds no run."""
+    original = folder.write_text
+
+    def killed(file: Path, text: str) -> None:
+        if file.name == "config.yaml":
+            raise KeyboardInterrupt
+        original(file, text)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(folder, "write_text", killed)
+        with pytest.raises(KeyboardInterrupt):
+            RunFolder.create(tmp_path / "run", Config(), Config())
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["request.yaml"]
+    assert RunFolder.create(tmp_path / "run", Config(), Config()).config() == Config()
+    with pytest.raises(UserError, match="holds a run that is not finished"):
+        check_free(tmp_path / "run")
+
+
+def test_a_folder_without_a_request_is_of_an_earlier_version(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path / "run", Config(), Config())
+    run.request_file.unlink()
+    with pytest.raises(UserError, match=r"run was made by an earlier version of SemCo; train it again\."):
+        run.request()

@@ -26,6 +26,8 @@ from semco.files import (
 from semco.run.result import RunResult
 from semco.run.seal import read_with_digest, write_with_digest
 
+REQUEST = "request.yaml"
+
 
 def free_run_folder(config: Config) -> Path:
     """Return runs/DATA-METHOD-N with the first free N."""
@@ -41,7 +43,8 @@ def check_free(path: Path) -> None:
     """Raise an error if a folder cannot be that of a new run because something is there."""
     if exists(path) and not path.is_dir():
         raise UserError(f"{path} is a file; choose another folder for the run.")
-    if exists(path) and any(not is_leftover(entry) for entry in path.iterdir()):
+    # A kill may have left the request alone, which is written first.
+    if exists(path) and any(not is_leftover(entry) and entry.name != REQUEST for entry in path.iterdir()):
         raise UserError(f"{_what_is_there(path)}choose another folder for the new run.")
 
 
@@ -60,7 +63,7 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.request_file = path / "request.yaml"  # what was asked
+        self.request_file = path / REQUEST  # what was asked
         self.config_file = path / "config.yaml"  # what was decided; a folder with this file holds a run
         self.split_file = path / "split.json"
         self.labels_file = path / "labels.json"
