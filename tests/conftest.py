@@ -48,6 +48,7 @@ LONG_FILES = {
     "studio/test_studio_browser.py": 9,
     "test_estimator.py": 9,
     "cli/test_demo_cli.py": 8,
+    "cli/test_compare_cli.py": 10,
     "distributed/test_distributed_tuning.py": 8,
     "evaluation/test_zero_shot.py": 7,
     "labels/test_plot.py": 7,

@@ -23,6 +23,7 @@ from semco.config import Config, configure, flat_fields, merge
 from semco.errors import UserError
 from semco.experiment import resume, train
 from semco.experiment.problem_files import read_problem
+from semco.experiment.runs import _device_of as device_of
 from semco.methods import Method
 from semco.report import write_report
 from semco.run.folder import RunFolder
@@ -432,6 +433,19 @@ def test_a_run_resumes_only_with_its_configuration(
         resume(tmp_path / "run")
     file.write_text(text.replace("device: cpu", "device: auto"))  # where it runs may change
     assert resume(tmp_path / "run").steps == 8
+
+
+@pytest.mark.parametrize(
+    ("asked", "used", "expected"),
+    [("auto", "cuda", "cpu"), ("cuda", "cuda", "cuda"), ("auto", "cpu", "cpu"), ("cuda:1", "cuda:1", "cuda:1")],
+)
+def test_a_run_that_left_its_device_open_is_resumed_without_the_gpu(
+    asked: str, used: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was asked for by name is used, and missed with one sentence."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    request, config = (configure(options={"training": {"device": device}}) for device in (asked, used))
+    assert device_of(request, config) == expected
 
 
 def test_a_checkpoint_with_other_bytes_is_not_used(tiny_values: dict[str, Any], tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from semco.config import Config
 from semco.errors import UserError
+from semco.run import folder
 from semco.run.folder import RunFolder, check_free
 
 FINISHED = ("config.yaml", "result.json", "model/model.json", "pseudo_labels.parquet")
@@ -69,10 +70,29 @@ def test_of_two_runs_that_begin_at_the_same_instant_one_gets_the_folder(
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [".lock", "config.yaml", "request.yaml"]
 
 
-def test_a_folder_whose_process_was_killed_before_its_run_began_is_free(tmp_path: Path) -> None:
-    for name in (".lock", "request.yaml"):
-        (tmp_path / name).write_text("")
-    check_free(tmp_path)
-    RunFolder.create(tmp_path, Config(), Config())
+def test_a_run_that_was_killed_between_its_first_two_files_can_be_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request is written first; without config.yaml the folder holds no run."""
+    original = folder.write_text
+
+    def killed(file: Path, text: str) -> None:
+        if file.name == "config.yaml":
+            raise KeyboardInterrupt
+        original(file, text)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(folder, "write_text", killed)
+        with pytest.raises(KeyboardInterrupt):
+            RunFolder.create(tmp_path / "run", Config(), Config())
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [".lock", "request.yaml"]
+    assert RunFolder.create(tmp_path / "run", Config(), Config()).config() == Config()
     with pytest.raises(UserError, match="holds a run that is not finished"):
-        check_free(tmp_path)
+        check_free(tmp_path / "run")
+
+
+def test_a_folder_without_a_request_is_of_an_earlier_version(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path / "run", Config(), Config())
+    run.request_file.unlink()
+    with pytest.raises(UserError, match=r"run was made by an earlier version of SemCo; train it again\."):
+        run.request()

@@ -26,7 +26,7 @@ from semco.files import (
 from semco.run.result import RunResult
 from semco.run.seal import read_with_digest, write_with_digest
 
-LOCK = ".lock"
+LOCK, REQUEST = ".lock", "request.yaml"
 
 
 def free_run_folder(config: Config) -> Path:
@@ -49,7 +49,7 @@ def check_free(path: Path) -> None:
 
 def _is_unfinished(entry: Path) -> bool:
     """Return whether a file may be there because a process was killed before its run began."""
-    return is_leftover(entry) or (entry.name in (LOCK, "request.yaml") and not (entry.parent / "config.yaml").exists())
+    return is_leftover(entry) or (entry.name in (LOCK, REQUEST) and not (entry.parent / "config.yaml").exists())
 
 
 def _not_free(path: Path) -> UserError:
@@ -71,7 +71,7 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.request_file = path / "request.yaml"  # what was asked
+        self.request_file = path / REQUEST  # what was asked
         self.config_file = path / "config.yaml"  # what was decided; a folder with this file holds a run
         self.split_file = path / "split.json"
         self.labels_file = path / "labels.json"
