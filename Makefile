@@ -17,13 +17,13 @@ test: $(STAMP)
 check: $(STAMP) lint test
 
 lint: $(STAMP)
-	$(BIN)/ruff check src tests scripts
-	$(BIN)/ruff format --check src tests scripts
+	$(BIN)/ruff check src tests scripts benchmarks
+	$(BIN)/ruff format --check src tests scripts benchmarks
 	$(BIN)/mypy
 
 format: $(STAMP)
-	$(BIN)/ruff check --fix src tests scripts
-	$(BIN)/ruff format src tests scripts
+	$(BIN)/ruff check --fix src tests scripts benchmarks
+	$(BIN)/ruff format src tests scripts benchmarks
 
 slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow
@@ -36,11 +36,11 @@ torture: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,bench]'
-	$(BIN)/semco bench augment
-	$(BIN)/semco bench step
-	$(BIN)/semco bench tune
-	$(BIN)/semco bench scale
-	$(BIN)/semco bench labels
+	$(BIN)/python -m benchmarks augment
+	$(BIN)/python -m benchmarks step
+	$(BIN)/python -m benchmarks tune
+	$(BIN)/python -m benchmarks scale
+	$(BIN)/python -m benchmarks labels
 
 # Installs once; again only when what is to be installed changed.
 $(STAMP): pyproject.toml constraints.txt

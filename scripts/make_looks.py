@@ -28,9 +28,9 @@ from sklearn.metrics import average_precision_score
 
 from semco.data.class_names import CIFAR10, CIFAR100
 from semco.data.wordnet import listed_names, wordnet_names
+from semco.groups.look_alikes import FILES, look_alikes
 from semco.labels.eps import sibling_distances
 from semco.labels.kin import Kin
-from semco.labels.look_alikes import FILES, look_alikes
 from semco.labels.looks import FILE, features, looks_map, places, reference
 from semco.labels.matching.lookup import Lookup
 from semco.labels.matching.spelling import spell

@@ -28,7 +28,7 @@ from PIL import Image
 import semco
 from semco.data.sources import load as load_data
 from semco.evaluation.model_file import load_model
-from semco.evaluation.predict import Output, predict_into
+from semco.predict.images import Output, predict_into
 from semco.run.folder import RunFolder
 
 

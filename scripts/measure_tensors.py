@@ -22,8 +22,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from semco.bench.step import AUTHORS, BFLOAT16, EAGER, FULL, make_variants
-from semco.bench.synthetic import Setting, build_trainer
+from benchmarks.step import AUTHORS, BFLOAT16, EAGER, FULL, make_variants
+from benchmarks.synthetic import Setting, build_trainer
 from semco.training.observer import MetricsLine, NullObserver
 
 STEPS = 2  # momenta exist after the first step

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from semco.config import Config
     from semco.errors import UserError
     from semco.estimator import SemCoClassifier
-    from semco.evaluation.predictor import Predictor, load
     from semco.experiment import resume, train
+    from semco.predict.predictor import Predictor, load
 
 __version__ = "0.2.0"
 __all__ = ["Config", "Predictor", "SemCoClassifier", "UserError", "__version__", "load", "resume", "train"]
@@ -18,10 +18,10 @@ __all__ = ["Config", "Predictor", "SemCoClassifier", "UserError", "__version__",
 # The module of each public name; imported when first used, so that the command line starts fast.
 _HOMES = {
     "Config": "semco.config",
-    "Predictor": "semco.evaluation.predictor",
+    "Predictor": "semco.predict.predictor",
     "SemCoClassifier": "semco.estimator",
     "UserError": "semco.errors",
-    "load": "semco.evaluation.predictor",
+    "load": "semco.predict.predictor",
     "resume": "semco.experiment",
     "train": "semco.experiment",
 }

@@ -24,14 +24,14 @@ from semco.data.datasets import Dataset, resize_images
 from semco.data.decode import DECODE_ERRORS, decode, default_image_size, reason_of
 from semco.data.listing import UNLABELLED
 from semco.errors import UserError, brief
-from semco.evaluation.engine import TorchEngine
 from semco.evaluation.model_file import load_model, save_model
-from semco.evaluation.predictor import Predictor, as_paths, map_ahead
 from semco.evaluation.probabilities import Head
 from semco.experiment import train
 from semco.experiment.loading import native_size
 from semco.files import read_json_object, write_json
 from semco.methods import Method
+from semco.predict.engine import TorchEngine
+from semco.predict.predictor import Predictor, as_paths, map_ahead
 from semco.run.result import RunResult
 
 # The file that holds what a saved estimator has besides its model.

@@ -13,8 +13,8 @@ from semco.cli import demo
 from semco.cli.main import app
 from semco.config import Config, LabelsConfig, configure
 from semco.data.class_names import FRUIT
+from semco.groups.grouping import group_classes
 from semco.labels import label_source
-from semco.labels.groups import group_classes
 from semco.models.pretrained import is_installed
 
 needs_weights = pytest.mark.skipif(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 from torch import Tensor
 
-from semco.bench import pillow_views
+from benchmarks import pillow_views
 from semco.config import AugmentConfig
 from semco.data.augment.draws import StrongDraws, WeakDraws, draw_strong, draw_weak
 from semco.data.augment.operations import OPERATIONS

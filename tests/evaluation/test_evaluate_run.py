@@ -19,9 +19,9 @@ from semco.cli.predict import predict
 from semco.config import Config, ModelConfig
 from semco.errors import UserError
 from semco.evaluation.model_file import ModelDescription, SavedModel, empty_network, save_model
-from semco.evaluation.other_data import evaluate_on
 from semco.evaluation.probabilities import HEADS
 from semco.evaluation.run import evaluate_run
+from semco.predict.other_data import evaluate_on
 from semco.run.folder import RunFolder
 
 NAMES = ("shirt", "coat", "bag")

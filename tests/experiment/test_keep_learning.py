@@ -17,12 +17,12 @@ from semco.config import Config, merge
 from semco.data.sources import load
 from semco.data.split import Split
 from semco.errors import UserError
-from semco.evaluation.predictor import load as load_predictor
 from semco.experiment import selection, train, write
 from semco.experiment.continuation import continue_run
-from semco.experiment.selection import cover
-from semco.experiment.suggest import suggest, write_suggestions
+from semco.predict.predictor import load as load_predictor
 from semco.run.folder import RunFolder
+from semco.suggestions.select import cover
+from semco.suggestions.suggest import suggest, write_suggestions
 from tests.conftest import CLASSES, tiny_images
 
 pytestmark = pytest.mark.usefixtures("no_page")

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 import semco
 from semco.errors import UserError
 from semco.evaluation.model_file import load_model
-from semco.evaluation.onnx.engine import OnnxEngine
-from semco.evaluation.predictor import fastest
 from semco.export.card import as_text, card_of, write_card
 from semco.export.run import Export, export_run
+from semco.predict.onnx.engine import OnnxEngine
+from semco.predict.predictor import fastest
 from semco.run.folder import RunFolder
 from semco.types import Outputs
 from tests.conftest import CLASSES, tiny_images

@@ -8,9 +8,9 @@ import torch
 from PIL import Image
 
 from semco.data.decode import centre_square
-from semco.evaluation.engine import About
-from semco.evaluation.predictor import square_to_pixels
 from semco.export.preprocessing import Preprocessing, cubic
+from semco.predict.engine import About
+from semco.predict.predictor import square_to_pixels
 
 
 def photo(height: int, width: int) -> np.ndarray:

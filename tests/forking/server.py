@@ -30,7 +30,7 @@ MODULES = (
     "pytest",
     "scipy.optimize",
     "scipy.sparse.csgraph",
-    "semco.bench.worker",
+    "benchmarks.worker",
     "semco.cli.main",
     "semco.cli.compare",
     "semco.cli.train",

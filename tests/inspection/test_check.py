@@ -12,12 +12,12 @@ from typer.testing import CliRunner
 
 from semco.cli.main import app
 from semco.config import DataConfig
-from semco.data.inspection import facts as facts_module
-from semco.data.inspection.facts import inspect
 from semco.data.listing import as_entry
 from semco.errors import UserError
+from semco.inspection import facts as facts_module
 from semco.inspection.advice import advise
 from semco.inspection.check import Check, check_source, lines
+from semco.inspection.facts import inspect
 from semco.inspection.page import write_page
 
 

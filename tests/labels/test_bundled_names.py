@@ -7,7 +7,8 @@ import pytest
 from semco.config import LabelsConfig
 from semco.data.class_names import CIFAR10, CIFAR100, FASHION
 from semco.errors import UserError
-from semco.labels import group_classes, label_source
+from semco.groups.grouping import group_classes
+from semco.labels import label_source
 from semco.labels.matching.lookup import Lookup
 from semco.labels.store import bundled_store
 

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from semco.errors import UserError
+from semco.groups.grouping import group_classes
+from semco.groups.look_alikes import Part, agreement, look_alikes
 from semco.labels.dictionary import dictionary
 from semco.labels.dictionary.relations import relations
 from semco.labels.embeddings import LabelEmbeddings
 from semco.labels.evidence import BOTH_IN_PART, DIRECT, IN_PART, LOOKS, SHARED, Evidence, densities, store_evidence
-from semco.labels.groups import group_classes
 from semco.labels.kin import kin_table, reordered
-from semco.labels.look_alikes import Part, agreement, look_alikes
 from semco.labels.sources import store_source
 from semco.labels.store import VectorStore
 

@@ -253,8 +253,8 @@ def test_a_source_without_its_file(source: str) -> None:
 
 def test_names_and_stores_need_no_torch() -> None:
     code = (
-        "import sys, semco.labels, semco.labels.sources, semco.labels.matching.lookup, semco.labels.tune,"
-        " semco.labels.plot, semco.labels.encoder, semco.data.class_names, semco.cli.labels;"
+        "import sys, semco.labels, semco.labels.sources, semco.labels.matching.lookup, semco.groups.tune,"
+        " semco.groups.plot, semco.labels.encoder, semco.data.class_names, semco.cli.labels;"
         " assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from semco.config import configure
-from semco.labels import group_classes
+from semco.groups.grouping import group_classes
 from semco.labels.matching.lookup import Lookup
 from semco.labels.matching.routes import LOW_CONFIDENCE, is_likely_typo
 from semco.labels.matching.spelling import is_code

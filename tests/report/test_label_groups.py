@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from semco.labels.groups import group_classes
-from semco.labels.review import Pair
+from semco.groups.explain import Pair
+from semco.groups.grouping import group_classes
 from semco.labels.sources import store_source
 from semco.report.label_groups import pair_option, write_label_page
 

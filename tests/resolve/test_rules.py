@@ -12,8 +12,8 @@ import pytest
 
 from semco.config import AUTO, Config, configure, flat_fields
 from semco.errors import UserError
+from semco.groups.grouping import EVIDENCE_EPS
 from semco.labels import LabelEmbeddings
-from semco.labels.groups import EVIDENCE_EPS
 from semco.methods import Method
 from semco.resolve import DataFacts, Machine, Resolution, resolve
 from semco.resolve.rules import MOST_STEPS, OPEN_IF_NULL, PROBE_DECAY, RULES, is_open, value_of

@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 
 from semco.errors import UserError
-from semco.studio.diversity import DiverseSelection, diverse_order, features_of
 from semco.studio.photos import THUMBNAIL, Photos, UnreadableError
+from semco.suggestions.diversity import DiverseSelection, diverse_order, features_of
 
 
 def save(path: Path, size: tuple[int, int], colour: tuple[int, int, int], orientation: int | None = None) -> None:

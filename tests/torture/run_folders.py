@@ -17,9 +17,9 @@ import yaml
 from PIL import Image
 
 from semco.config import configure
-from semco.evaluation.predict import predict_images
 from semco.evaluation.run import evaluate_run
 from semco.experiment import resume, train
+from semco.predict.images import predict_images
 from semco.report import summary_table, write_report
 from semco.training.observer import NullObserver
 from semco.training.signals import Interrupted

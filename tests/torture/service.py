@@ -23,8 +23,8 @@ from PIL import Image
 
 from semco.config import ModelConfig
 from semco.evaluation.model_file import ModelDescription, SavedModel, empty_network, save_model
-from semco.evaluation.predictor import load
 from semco.export.service import Limits, Service, bind, make_server
+from semco.predict.predictor import load
 from torture.attack import Attack, Case, Failure
 from torture.mutations import damage
 

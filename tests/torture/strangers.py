@@ -23,7 +23,7 @@ from semco.data.storage.chunks import LOCK, PROGRESS, Chunk, ChunkedFile
 from semco.data.storage.folders import remove_oldest
 from semco.errors import UserError
 from semco.evaluation.model_file import ModelDescription, SavedModel, empty_network, save_model
-from semco.evaluation.onnx import trial
+from semco.predict.onnx import trial
 from semco.run.seal import read_with_digest, write_with_digest
 from torture import stranger_models
 from torture.attack import Attack, Case, Failure

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from semco.bench.step import QUICK
-from semco.bench.synthetic import build_trainer
+from benchmarks.step import QUICK
+from benchmarks.synthetic import build_trainer
 from semco.methods import Method
 from semco.training.loop import Trainer
 from semco.training.observer import NullObserver

@@ -14,7 +14,7 @@ def analyse(
     figures: Path = typer.Option(None, help="Also write every figure as PNG, PDF and SVG into this folder."),
 ) -> None:
     """Show what pseudo-labelling did: look-alike against distinct classes, disagreement, confused images."""
-    from semco.report.analysis import analysis_sections
+    from semco.report.analysis.sections import analysis_sections
     from semco.report.sections import save_figures, write_sections
 
     runs = list(dict.fromkeys(runs))

@@ -52,7 +52,7 @@ def compare(
 
 def write_analysis(runs: Sequence[Path], out: Path) -> None:
     """Write the page with the figure of error against the field that varies."""
-    from semco.report.analysis import analysis_sections
+    from semco.report.analysis.sections import analysis_sections
     from semco.report.sections import write_sections
 
     sections = analysis_sections(list(runs), has_images=False)

@@ -31,8 +31,8 @@ def evaluate(
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object instead of tables."),
 ) -> None:
     """Evaluate a finished run on its test images, or on others: accuracy per class and group, and all heads."""
-    from semco.evaluation.other_data import evaluate_on
     from semco.evaluation.run import evaluate_heads
+    from semco.predict.other_data import evaluate_on
     from semco.report.tables import evaluation_tables, heads_table
 
     chosen: Head | None = None if head is None else head.value

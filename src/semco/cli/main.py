@@ -14,7 +14,6 @@ from rich.console import Console
 from semco.cli import (
     analyse,
     backbones,
-    bench,
     compare,
     config,
     continue_run,
@@ -57,7 +56,6 @@ for command in COMMANDS:
 app.add_typer(data.app, name="data")
 app.add_typer(datasets.app, name="datasets")
 app.add_typer(labels.app, name="labels")
-app.add_typer(bench.app, name="bench")
 
 
 @app.callback(invoke_without_command=True)

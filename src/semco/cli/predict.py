@@ -16,7 +16,7 @@ STANDARD_OUTPUT = "-"
 
 
 class EngineChoice(StrEnum):
-    """What runs the network (`semco.evaluation.engine.EngineName`), repeated here to avoid importing torch."""
+    """What runs the network (`semco.predict.engine.EngineName`), repeated here to avoid importing torch."""
 
     auto = "auto"
     torch = "torch"
@@ -45,8 +45,8 @@ def predict(
     force: bool = typer.Option(False, "--force", help="Overwrite the file if it exists."),
 ) -> None:
     """Classify photos and write label, confidence, runner-up, look-alikes and the answer of each head."""
-    from semco.evaluation.predict import Output, predict_into
-    from semco.evaluation.predictor import load
+    from semco.predict.images import Output, predict_into
+    from semco.predict.predictor import load
 
     file = None if out == STANDARD_OUTPUT else Path(out)
     output = Output(file, output_format, top, min_confidence, sort_into, force)

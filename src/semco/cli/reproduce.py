@@ -103,7 +103,7 @@ def format_hours(hours: float) -> str:
 def show_results(results: Sequence[CellResult], outcomes: Sequence[Outcome], scale: ScaleName, out: Path) -> None:
     """Print our numbers beside the published ones and write the page."""
     from semco.experiment.paper.reproduction import paper_tables
-    from semco.report.analysis import analysis_sections
+    from semco.report.analysis.sections import analysis_sections
     from semco.report.reproduction import grid_section, grids
     from semco.report.sections import write_sections
 

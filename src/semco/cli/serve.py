@@ -19,8 +19,8 @@ def serve(
 ) -> None:
     """Serve a model over HTTP: POST /predict with photos, GET /health, GET / a page to drop a photo on."""
     from semco.errors import UserError
-    from semco.evaluation.predictor import load
     from semco.export import service
+    from semco.predict.predictor import load
 
     service.check_installed()
     if token == "" or (token is None and os.environ.get("SEMCO_TOKEN") == ""):

@@ -14,8 +14,8 @@ def suggest(
     out: Path = typer.Option(None, help="Folder for the table and the page.", show_default="RUN/suggestions"),
 ) -> None:
     """Name the unlabelled images most worth a label: like many others, and unlike the labelled ones."""
-    from semco.experiment.suggest import CSV_NAME, PAGE_NAME, write_suggestions
-    from semco.experiment.suggest import suggest as find
+    from semco.suggestions.suggest import CSV_NAME, PAGE_NAME, write_suggestions
+    from semco.suggestions.suggest import suggest as find
 
     folder = out or run / "suggestions"
     found = find(run, count)

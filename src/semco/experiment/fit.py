@@ -8,7 +8,7 @@ import torch
 
 from semco.data.batches import Batches
 from semco.experiment.context import Context
-from semco.experiment.scores import validate
+from semco.experiment.evaluate import validate
 from semco.training.loop import Trainer
 
 

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from semco.evaluation.probabilities import Head
 from semco.experiment.context import Context
 from semco.experiment.cross_validation import Comparison, fold_positions, number_of_folds
+from semco.experiment.evaluate import are_right, evaluate, test_scores, validation_accuracy
 from semco.experiment.fit import make_trainer
-from semco.experiment.scores import are_right, evaluate, test_scores, validation_accuracy
 from semco.run.result import ProbeResult
 from semco.training.signals import Interrupted
 

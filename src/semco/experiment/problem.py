@@ -18,8 +18,8 @@ from semco.config import Config
 from semco.data.datasets import Dataset
 from semco.data.split import Split, make_split
 from semco.data.split_file import read_labelled
+from semco.groups.grouping import Groups, group_classes
 from semco.labels.embeddings import LabelEmbeddings, centred
-from semco.labels.groups import Groups, group_classes
 from semco.models import inspect_backbone
 from semco.run.seal import VECTORS, DataSeal, digest_of
 from semco.training.observer import Observer

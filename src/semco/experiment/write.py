@@ -21,14 +21,14 @@ from semco.evaluation.probabilities import Head
 from semco.evaluation.results import Evaluation, write_evaluation
 from semco.evaluation.samples import pick_samples
 from semco.experiment.context import Context
+from semco.experiment.evaluate import evaluate, test_scores_by_head, validation_accuracy
 from semco.experiment.judge import Verdict
-from semco.experiment.scores import evaluate, test_scores_by_head, validation_accuracy
-from semco.experiment.selection import cover
 from semco.labels.store import unit_rows
 from semco.models import Network
 from semco.report import write_report
 from semco.run.identity import run_digest
 from semco.run.result import RunResult
+from semco.suggestions.select import cover
 from semco.training.statistics import describe_pool
 from semco.types import Outputs, PseudoLabels
 

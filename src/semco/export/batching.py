@@ -13,8 +13,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from semco.evaluation.engine import Engine, Scores
-from semco.evaluation.predictions import Prediction, predictions_of
+from semco.predict.engine import Engine, Scores
+from semco.predict.predictions import Prediction, predictions_of
 from semco.training.allocator import with_reused_memory
 
 Waiting = tuple[Tensor, asyncio.Future[Prediction], asyncio.AbstractEventLoop, int]

@@ -6,10 +6,10 @@ import html
 import re
 from pathlib import Path
 
-from semco.evaluation.engine import About
 from semco.evaluation.model_file import load_model
 from semco.files import write_text
 from semco.methods import describe_method
+from semco.predict.engine import About
 from semco.run.folder import RunFolder
 from semco.run.result import RunResult
 

@@ -18,10 +18,10 @@ from typing import Any
 import torch
 
 from semco.errors import UserError
-from semco.evaluation.engine import About
-from semco.evaluation.onnx.engine import CHOSEN, EXTRA, METADATA
-from semco.evaluation.onnx.trial import PHOTOS
 from semco.export.program import Program
+from semco.predict.engine import About
+from semco.predict.onnx.engine import CHOSEN, EXTRA, METADATA
+from semco.predict.onnx.trial import PHOTOS
 
 OPSET = 20
 # Sides of photos, and photos per batch, that an exported program accepts.

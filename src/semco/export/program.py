@@ -8,11 +8,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from semco.evaluation.engine import About, about_of
 from semco.evaluation.model_file import SavedModel
 from semco.evaluation.probabilities import Head, Scorer
 from semco.export.preprocessing import Preprocessing
 from semco.models import Network
+from semco.predict.engine import About, about_of
 
 # Names of the outputs: the probabilities of the head that predicts, then those of each head if there are several.
 CHOSEN = "probabilities"

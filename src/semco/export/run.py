@@ -17,16 +17,16 @@ from torch import Tensor
 from semco.data.datasets import Dataset, ProgressCallback
 from semco.data.sources import load
 from semco.errors import UserError
-from semco.evaluation.engine import TorchEngine, find_model_folder
 from semco.evaluation.model_file import WEIGHTS, SavedModel, load_model
-from semco.evaluation.onnx.engine import OnnxEngine
-from semco.evaluation.predictor import EXPORTED
 from semco.evaluation.probabilities import Head
 from semco.export.card import card_of, write_card
 from semco.export.onnx_graph import OPSET, add_names, describe, to_onnx, trace, write_torch
 from semco.export.program import Program
 from semco.files import atomic_path
 from semco.models import set_precision
+from semco.predict.engine import TorchEngine, find_model_folder
+from semco.predict.onnx.engine import OnnxEngine
+from semco.predict.predictor import EXPORTED
 from semco.run.folder import RunFolder
 
 # The largest difference of a probability between torch and the exported model that is accepted.

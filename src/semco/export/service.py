@@ -20,10 +20,10 @@ from urllib.parse import urlsplit
 
 from semco.data.decode import DECODE_ERRORS
 from semco.errors import UserError
-from semco.evaluation.predictions import Prediction
-from semco.evaluation.predictor import Predictor, square_to_pixels
 from semco.export.batching import Batcher
 from semco.export.decoding import Decoders, DecodingLimits
+from semco.predict.predictions import Prediction
+from semco.predict.predictor import Predictor, square_to_pixels
 
 PAGE = Path(__file__).parent / "page.html"
 EXTRA = "semco[serve]"

@@ -13,8 +13,8 @@ import numpy as np
 
 from semco.config import ModelConfig
 from semco.data.decode import LARGEST_DEFAULT
-from semco.data.inspection.facts import ImageFacts
 from semco.files import readable_name
+from semco.inspection.facts import ImageFacts
 from semco.models import has_weights
 
 # Below this shorter side, images are icons or small crops, on which ImageNet weights help little.

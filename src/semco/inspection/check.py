@@ -12,13 +12,13 @@ from typing import Any
 
 from semco.config import DataConfig, LabelsConfig
 from semco.data.datasets import ProgressCallback
-from semco.data.inspection.duplicates import Duplicates, find_duplicates
-from semco.data.inspection.facts import KINDS, ImageFacts, count_kinds, inspect_part
 from semco.data.listing import UNLABELLED, Entry, Listing
 from semco.data.sources import list_source
 from semco.errors import UserError
 from semco.files import readable_name
 from semco.inspection.advice import Advice, advise
+from semco.inspection.duplicates import Duplicates, find_duplicates
+from semco.inspection.facts import KINDS, ImageFacts, count_kinds, inspect_part
 from semco.labels import label_source
 
 TRAIN, UNLABELED, VALIDATION, TEST = "train", "unlabelled", "validation", "test"

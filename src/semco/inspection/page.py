@@ -11,10 +11,10 @@ from typing import Any
 from PIL import Image
 
 from semco.data.decode import DECODE_ERRORS, decode
-from semco.data.inspection.duplicates import Duplicates
-from semco.data.inspection.facts import KINDS, count_kinds
 from semco.files import readable_name, write_text
 from semco.inspection.check import Check
+from semco.inspection.duplicates import Duplicates
+from semco.inspection.facts import KINDS, count_kinds
 from semco.report.template import page_template
 
 THUMBNAIL, QUALITY = 112, 80

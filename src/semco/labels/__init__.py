@@ -1,4 +1,4 @@
-"""Label vectors of class names, and groups of classes whose label vectors are close."""
+"""Class name -> term -> label vector."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from pathlib import Path
 from semco.config import LabelsConfig
 from semco.errors import UserError
 from semco.labels.embeddings import LabelEmbeddings, LabelSource
-from semco.labels.groups import Groups, group_classes
 
-__all__ = ["Groups", "LabelEmbeddings", "LabelSource", "group_classes", "label_source"]
+__all__ = ["LabelEmbeddings", "LabelSource", "label_source"]
 
 
 def label_source(config: LabelsConfig) -> LabelSource:

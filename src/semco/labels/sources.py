@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from semco.data.wordnet import readable_class
 from semco.errors import UserError, nearest
 from semco.labels import sentences
+from semco.labels.distances import distances, eps_for_share
 from semco.labels.embeddings import LabelEmbeddings, Matrix
 from semco.labels.evidence import store_evidence
 from semco.labels.matching.lookup import Lookup, Match, check_names
@@ -28,7 +29,6 @@ from semco.labels.matching.routes import OWN_VECTOR, SENTENCE
 from semco.labels.matching.spelling import is_readable, shorten, spellings
 from semco.labels.store import VectorStore, bundled_store, unit_rows
 from semco.labels.tables import NamedRows, read_rows
-from semco.labels.tune import distances, eps_for_share
 
 SAME_DISTANCE = 1e-6  # vectors with a smaller cosine distance count as equal
 THEME_CLASSES = 5  # fewer classes have no theme

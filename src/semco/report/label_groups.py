@@ -6,9 +6,9 @@ from pathlib import Path
 from shlex import quote
 
 from semco.files import atomic_path
+from semco.groups.explain import Pair, review
+from semco.groups.grouping import MOST_EVIDENCE, Groups
 from semco.labels.embeddings import LabelEmbeddings
-from semco.labels.groups import MOST_EVIDENCE, Groups
-from semco.labels.review import Pair, review
 from semco.report.template import page_template
 
 

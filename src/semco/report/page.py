@@ -14,7 +14,7 @@ import yaml
 from semco.errors import UserError
 from semco.evaluation.samples import SMALL_IMAGE, Sample
 from semco.files import readable_name, write_text
-from semco.report.analysis import run_sections
+from semco.report.analysis.sections import run_sections
 from semco.report.charts import pseudo_label_charts, training_charts
 from semco.report.classes import class_rows, confusions, label_groups
 from semco.report.names import group_by_experiment, method_title

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from semco.analysis.counts import ClassCounts, Curve, Measure, has_both_heads
-from semco.analysis.similarity import SimilarClasses
+from semco.report.analysis.counts import ClassCounts, Curve, Measure, has_both_heads
+from semco.report.analysis.similarity import SimilarClasses
 from semco.report.charts import Chart
 from semco.report.figures import Line, LineFigure
 

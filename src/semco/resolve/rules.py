@@ -16,7 +16,7 @@ from torch import nn
 
 from semco.config import AUTO, Config
 from semco.errors import UserError
-from semco.labels.groups import choose_rule, default_eps
+from semco.groups.grouping import choose_rule, default_eps
 from semco.methods import Method
 from semco.models import SMALL_SIDE, has_weights, inspect_backbone
 from semco.models.precision import is_depthwise

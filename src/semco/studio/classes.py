@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semco.config import LabelsConfig
+from semco.groups.grouping import Groups, evidence_distances, group_classes
+from semco.groups.plot.layout import fit_to_box, map_coordinates
+from semco.labels.distances import distances
 from semco.labels.embeddings import LabelEmbeddings
-from semco.labels.groups import Groups, evidence_distances, group_classes
-from semco.labels.plot.layout import fit_to_box, map_coordinates
 from semco.labels.sources import Neighbours, store_source
-from semco.labels.tune import distances
 from semco.studio.journal import ClassTable, NamedClass
 
 NEAREST = 4  # terms that are shown for a name

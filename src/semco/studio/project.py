@@ -16,19 +16,19 @@ from pathlib import Path
 from typing import Any
 
 from semco.errors import UserError, brief
-from semco.evaluation.predictor import load
 from semco.export.service import Service
 from semco.files import cannot_write, lock, open_in_place, write_json
+from semco.predict.predictor import load
 from semco.run.folder import RunFolder, free_folder
 from semco.studio.class_changes import change_classes, check_seen
 from semco.studio.classes import describe
-from semco.studio.diversity import DiverseSelection
 from semco.studio.journal import ClassTable, Entry, Journal
 from semco.studio.label_file import Rows, csv_text, label_rows
 from semco.studio.photos import Photos
 from semco.studio.review import Answers, check, read_answers, summarise
 from semco.studio.training import Job, Start, Training
 from semco.studio.views import Query, choose, with_answers
+from semco.suggestions.diversity import DiverseSelection
 
 HISTORY = 200  # entries that the page shows
 CHECKED = 5  # rounds for which the page shows how often they were right

@@ -12,13 +12,14 @@ from semco.cli.labels.options import AsJson, GroupOptions
 from semco.cli.shared_options import with_options
 
 if TYPE_CHECKING:
-    from semco.labels import Groups, LabelEmbeddings
+    from semco.groups.grouping import Groups
+    from semco.labels import LabelEmbeddings
 
 
 @with_options(GroupOptions)
 def groups(options: GroupOptions, *, json: AsJson = False) -> None:
     """Show the groups of classes whose label vectors are close."""
-    from semco.labels.review.summary import groups_summary
+    from semco.groups.explain.summary import groups_summary
 
     embeddings, found = options.groups()
     print_notes((*embeddings.notes, *found.notes))
@@ -37,7 +38,7 @@ def plot(
     ] = Path("labels.png"),
 ) -> None:
     """Plot a dendrogram with the eps line, the matrix of cosines and a map; or write a page with the evidence."""
-    from semco.labels.plot import plot as write_plot
+    from semco.groups.plot import plot as write_plot
     from semco.report.label_groups import write_label_page
 
     embeddings, found = options.groups()
@@ -48,7 +49,7 @@ def plot(
 
 
 def _print_groups(embeddings: LabelEmbeddings, found: Groups, eps_origin: str) -> None:
-    from semco.labels.review.summary import group_evidence, other_terms, shared_groups
+    from semco.groups.explain.summary import group_evidence, other_terms, shared_groups
 
     if rows := other_terms(embeddings):
         print_title("Class names whose term differs from the name")

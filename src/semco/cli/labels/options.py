@@ -12,8 +12,8 @@ import typer
 from semco.errors import UserError
 
 if TYPE_CHECKING:
+    from semco.groups.grouping import Groups
     from semco.labels.embeddings import LabelEmbeddings
-    from semco.labels.groups import Groups
     from semco.labels.sources import StoreSource
 
 Classes = Annotated[
@@ -115,7 +115,7 @@ class GroupOptions(SourceOptions):
 
     def groups(self) -> tuple[LabelEmbeddings, Groups]:
         """Return the label vectors and the groups of the class names."""
-        from semco.labels import group_classes
+        from semco.groups.grouping import group_classes
 
         embeddings = self.embeddings()
         corrections = parse_names(self.group, "--group"), parse_names(self.apart, "--apart")

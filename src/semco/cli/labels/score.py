@@ -23,8 +23,8 @@ def score(
     """Measure a store: on CIFAR-100's class names, and on three lists of names that look alike."""
     from dataclasses import asdict
 
-    from semco.labels.look_alikes import FILES, agreement
-    from semco.labels.score import score as measure
+    from semco.groups.look_alikes import FILES, agreement
+    from semco.groups.score import score as measure
 
     source = store_from_options(vectors)
     found = measure(source, eps, looks, rule)

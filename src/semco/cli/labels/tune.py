@@ -22,7 +22,7 @@ def tune(
     """Show which classes each eps groups, and suggest an eps in a large gap between merges."""
     from dataclasses import asdict
 
-    from semco.labels.tune import tune as compare_eps
+    from semco.groups.tune import tune as compare_eps
 
     embeddings = source.embeddings()
     found = compare_eps(embeddings, tuple(eps) if eps else None, rule)

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import yaml
 
-from semco.analysis.group_scores import GroupScores, score_groups
 from semco.config import LabelsConfig
 from semco.data.class_names import class_names
 from semco.experiment.paper.reproduction import FOLDER
-from semco.labels import Groups, group_classes, label_source
+from semco.groups.grouping import Groups, group_classes
+from semco.groups.published import GroupScores, score_groups
+from semco.labels import label_source
 
 PublishedGroups = Sequence[Sequence[str]]
 

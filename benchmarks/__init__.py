@@ -1,0 +1,1 @@
+"""Measurements of speed and memory: what `make bench` runs. Not part of the package."""

@@ -1,0 +1,208 @@
+"""``python -m benchmarks``: speed and memory of the parts, each as ratios within one run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Column, Table
+
+from semco.cli.app import App
+
+app = App(help="Measure speed and memory, as ratios within one run.", no_args_is_help=True)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Quick = Annotated[bool, typer.Option(help="Try out the measurement on a tiny network.")]
+Threads = Annotated[int, typer.Option(min=1, help="Threads per process.")]
+
+
+@app.command()
+def augment(
+    size: Annotated[int, typer.Option(min=8, help="Height and width of the images.")] = 32,
+    as_json: AsJson = False,
+) -> None:
+    """Time weak and strong views on one core, compared with a Pillow loop that makes the same views."""
+    from benchmarks.augment import bench_augment
+
+    result = bench_augment(size=size)
+    _print(result, [_augment_table(result)], as_json)
+
+
+def _augment_table(result: Mapping[str, Any]) -> Table:
+    table = Table("views", "SemCo, us per image", "Pillow, us per image", "times faster", box=None)
+    for kind, ratio in result["ratio"].items():
+        table.add_row(kind, str(result["ours_us"][kind]), str(result["pillow_us"][kind]), str(ratio))
+    return table
+
+
+@app.command()
+def step(
+    quick: Quick = False,
+    threads: Threads = 2,
+    repeats: Annotated[int, typer.Option(min=1, help="Steps per variant; the best and the median count.")] = 8,
+    compiled: Annotated[bool, typer.Option(help="Measure torch.compile too, which takes a minute or more.")] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Measure a training step of SemCo+, compared with the authors' way: time, memory, and a profile of its parts."""
+    from benchmarks.step import bench_step
+
+    result = bench_step(threads=threads, repeats=repeats, quick=quick, compiled=compiled)
+    _print(result, _step_tables(result), as_json)
+
+
+def _step_tables(result: Mapping[str, Any]) -> list[Table | str]:
+    note = [] if result["has_bfloat16"] else ["bfloat16 is not measured: this CPU cannot use it."]
+    tables = [_variant_table(result["variants"]), _method_table(result["methods"]), _profile_table(result["profile"])]
+    return [*tables, *note]
+
+
+def _variant_table(variants: Mapping[str, Mapping[str, Any]]) -> Table:
+    columns = {
+        "CPU time, best, s": "cpu_s",
+        "times faster": "times_faster",
+        "wall time, median, s": "median_wall_s",
+        "times faster, median": "times_faster_median",
+        "memory, MB": "memory_mb",
+        "memory, ratio": "memory_ratio",
+    }
+    table = Table(Column("SemCo+ step", no_wrap=True), *columns, box=None)
+    for name, variant in variants.items():
+        table.add_row(name, *(str(variant[field]) for field in columns.values()))
+    if compiled := variants.get("compiled"):
+        steps = compiled["break_even_steps"]
+        pays = "which never pays off" if steps is None else f"which pays off after {steps} steps"
+        table.caption = f"compiling takes {compiled['compile_cpu_s']} s of CPU time, {pays}"
+    return table
+
+
+def _method_table(methods: Mapping[str, Mapping[str, float]]) -> Table:
+    table = Table("classes", "FixMatch, s", "SemCo+, s", "SemCo+ takes more, %", box=None)
+    for classes, row in methods.items():
+        table.add_row(classes, *(str(row[field]) for field in ("fixmatch_cpu_s", "semco_plus_cpu_s", "extra_percent")))
+    return table
+
+
+def _profile_table(profile: Mapping[str, Any]) -> Table:
+    table = Table("part of a SemCo+ step", "CPU time, ms", "%", box=None)
+    for part, milliseconds in profile["parts_ms"].items():
+        table.add_row(part, str(milliseconds), str(profile["parts_percent"][part]))
+    table.caption = f"everything except the network: {profile['other_percent']} %"
+    return table
+
+
+@app.command()
+def tune(
+    size: Annotated[int, typer.Option(min=32, help="Height and width of the images.")] = 224,
+    batch_size: Annotated[int, typer.Option(min=1, help="Labelled images per step; three times as many are not.")] = 16,
+    quick: Quick = False,
+    threads: Threads = 2,
+    repeats: Annotated[int, typer.Option(min=1, help="Steps per mode; the best and the median count.")] = 5,
+    as_json: AsJson = False,
+) -> None:
+    """Measure a step of SemCo+ on EfficientNet-Lite0 that trains the heads, the last stages, or all layers."""
+    from benchmarks.tune import bench_tune
+
+    result = bench_tune(image_size=size, batch_size=batch_size, threads=threads, repeats=repeats, quick=quick)
+    _print(result, [_tune_table(result)], as_json)
+
+
+def _tune_table(result: Mapping[str, Any]) -> Table:
+    columns = {
+        "CPU time, best, s": "cpu_s",
+        "times faster": "times_faster",
+        "wall time, median, s": "median_wall_s",
+        "times faster, median": "times_faster_median",
+        "memory, MB": "memory_mb",
+    }
+    table = Table(Column("trained", no_wrap=True), *columns, "frozen layers, ms per view", box=None)
+    for mode, step in result["steps"].items():
+        frozen = result["frozen"].get(mode, {}).get("ms_per_view", "")
+        table.add_row(mode, *(str(step[field]) for field in columns.values()), str(frozen))
+    table.caption = "times faster: than a step that trains all layers; frozen layers are computed once per view"
+    return table
+
+
+@app.command()
+def scale(
+    quick: Quick = False,
+    threads: Threads = 2,
+    repeats: Annotated[int, typer.Option(min=1, help="Steps per size; the best counts.")] = 5,
+    out: Annotated[Path | None, typer.Option(help="Draw a figure into this file (png, svg, pdf).")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure how a step's time and memory grow with batch size, image size, classes, pool and processes."""
+    from benchmarks.scale import bench_scale, describe_superlinear_growth, draw_growth
+
+    result = bench_scale(threads=threads, repeats=repeats, quick=quick)
+    if out is not None:
+        draw_growth(result, out)
+    _print(result, [_growth_table(result), *describe_superlinear_growth(result)], as_json)
+
+
+def _growth_table(result: Mapping[str, Any]) -> Table:
+    columns = (Column("quantity", no_wrap=True), "size", "CPU time per step, ms", "exponent", "memory, MB", "exponent")
+    table = Table(*columns, box=None, caption="exponent: growth since the previous size; 1 is linear")
+    for axis in result["axes"].values():
+        for row in axis["rows"]:
+            time, memory = ("" if x is None else str(x) for x in (row["time_exponent"], row["memory_exponent"]))
+            milliseconds = f"{1000 * row['cpu_s']:.1f}"
+            table.add_row(axis["title"], f"{row['size']:,}", milliseconds, time, str(row["memory_mb"]), memory)
+    return table
+
+
+@app.command()
+def labels(
+    full: Annotated[
+        bool, typer.Option(help="Also build a store from synthetic files of the official sizes: 15 minutes, 25 GB.")
+    ] = False,
+    size: Annotated[
+        float, typer.Option(min=0.001, max=1.0, help="With --full: the fraction of the official sizes.")
+    ] = 1.0,
+    as_json: AsJson = False,
+) -> None:
+    """Time reading vectors, compared with gensim, opening a store of a million terms and looking up names in it."""
+    from benchmarks.labels import bench_labels
+
+    result = bench_labels(full, size)
+    _print(result, [_labels_table(result)], as_json)
+
+
+@app.command()
+def data(
+    images: Annotated[int, typer.Option(min=100, help="JPEG files of 500 x 375 pixels to decode.")] = 10_000,
+    entries: Annotated[int, typer.Option(min=1000, help="Unlabelled entries in a list.")] = 1_000_000,
+    files: Annotated[int, typer.Option(min=10, help="Small files to scan.")] = 100_000,
+    repeats: Annotated[int, typer.Option(min=1, help="Turns of the plain loop and our decoder.")] = 3,
+    as_json: AsJson = False,
+) -> None:
+    """Measure decoding, compared with a Pillow loop in 2 processes, batches from the cache, and large listings."""
+    from benchmarks.data import bench_data
+
+    result = bench_data(images, entries, files, repeats)
+    _print(result, [_labels_table({"data": result})], as_json)
+
+
+def _labels_table(result: Mapping[str, Mapping[str, Any]]) -> Table:
+    table = Table("quantity", "value", box=None)
+    for part, values in result.items():
+        for name, value in values.items():
+            text = f"{value:.3g}" if isinstance(value, float) else str(value)
+            table.add_row(f"{part}: {name.replace('_', ' ')}", text)
+    return table
+
+
+def _print(result: Mapping[str, Any], parts: Sequence[Table | str], as_json: bool) -> None:
+    """Print the result as JSON, or as tables and sentences."""
+    if as_json:
+        typer.echo(json.dumps(result))
+        return
+    for part in parts:
+        Console().print(part)
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,234 @@
+"""Time and memory of a SemCo+ training step, compared with the authors' way of computing it, and a profile.
+
+The authors' way: all views in one forward and backward pass, images in channels-first memory, nothing compiled.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks.child import run_code
+from benchmarks.synthetic import Setting, build_trainer, make_task
+from benchmarks.worker import measure_in_turns, worker_environment
+from semco.methods.base import Forward, Method
+from semco.models.averaging import update_ema
+from semco.models.precision import has_bfloat16
+from semco.training.allocator import reuse_freed_memory
+from semco.training.forward import NetworkForward
+from semco.training.loop import Trainer
+from semco.training.observer import NullObserver
+from semco.training.statistics import DivergenceMonitor, Meters
+from semco.types import Batch, EveryImage, Outputs, Passes, Progress, StepResult
+
+AUTHORS, EAGER, COMPILED = "authors", "activations recomputed", "compiled"
+# Beside the recomputed activations: a step in which no pseudo-label is retained, and another precision.
+TEACHES, BFLOAT16 = "only what teaches (nothing retained)", "bfloat16"
+FULL = Setting()
+QUICK = Setting(backbone="wrn-10-1", batch_size=4, mu=2, classes=6, image_size=16, pool=100)
+# The parts of a step other than the network and its gradients.
+OTHER_PARTS = ("views", "losses", "optimiser", "ema", "statistics")
+
+
+def bench_step(threads: int = 2, repeats: int = 8, quick: bool = False, compiled: bool = True) -> dict[str, Any]:
+    """Run all measurements; ``quick`` uses a tiny network, to try out the measurement itself."""
+    base, many_classes = (QUICK, 60) if quick else (FULL, 10_000)
+    return {
+        "setting": asdict(base),
+        "threads": threads,
+        "repeats": repeats,
+        "variants": compare_variants(base, threads, repeats, compiled, has_bfloat16(torch.device("cpu"))),
+        "has_bfloat16": has_bfloat16(torch.device("cpu")),
+        "methods": compare_methods(base, (base.classes, many_classes), threads, repeats),
+        "profile": profile(base, threads, repeats),
+    }
+
+
+def make_variants(base: Setting, compiled: bool = True, bfloat16: bool = False) -> dict[str, Setting]:
+    """Return the settings from the authors' way to ours by name; each adds one change to the previous one.
+
+    The last two add theirs to the recomputed activations.
+    """
+    stored = replace(base, recompute="off")
+    variants = {
+        AUTHORS: replace(stored, target_views="joint", channels_last=False, reuse_memory=False),
+        "targets without gradient": replace(stored, channels_last=False, reuse_memory=False),
+        "channels last": replace(stored, reuse_memory=False),
+        "freed memory reused": stored,
+        EAGER: base,
+    }
+    if compiled:
+        variants[COMPILED] = replace(base, compile=True)
+    variants[TEACHES] = replace(base, skip="on", retains=False)
+    if bfloat16:
+        variants[BFLOAT16] = replace(base, precision="bfloat16")
+    return variants
+
+
+def compare_variants(
+    base: Setting, threads: int, repeats: int, compiled: bool = True, bfloat16: bool = False
+) -> dict[str, dict[str, Any]]:
+    """Return time, memory and their ratios to the authors' way, by variant."""
+    measured = measure_in_turns(make_variants(base, compiled, bfloat16), repeats, threads)
+    authors = measured[AUTHORS]
+    for variant in measured.values():
+        variant["times_faster"] = round(authors["cpu_s"] / variant["cpu_s"], 2)
+        variant["times_faster_wall"] = round(authors["wall_s"] / variant["wall_s"], 2)
+        variant["times_faster_median"] = round(authors["median_wall_s"] / variant["median_wall_s"], 2)
+        variant["memory_ratio"] = round(variant["memory_mb"] / authors["memory_mb"], 2)
+    if compiled:
+        measured[COMPILED] |= compilation_cost(measured[EAGER], measured[COMPILED])
+    return measured
+
+
+def compilation_cost(eager: Mapping[str, float], compiled: Mapping[str, float]) -> dict[str, Any]:
+    """Return the CPU seconds of compiling and the number of steps that win them back (None if never)."""
+    cost, saved = compiled["first_cpu_s"] - eager["first_cpu_s"], eager["cpu_s"] - compiled["cpu_s"]
+    return {"compile_cpu_s": round(cost, 1), "break_even_steps": round(cost / saved) if saved > 0 else None}
+
+
+def compare_methods(base: Setting, classes: tuple[int, ...], threads: int, repeats: int) -> dict[str, dict[str, float]]:
+    """Return the time of a SemCo+ step compared with that of FixMatch, by number of classes."""
+    settings = {
+        f"{method} {k}": replace(base, method=method, classes=k, pool=max(base.pool, k))
+        for k in classes
+        for method in ("fixmatch", "semco_plus")
+    }
+    measured = measure_in_turns(settings, repeats, threads)
+    compared = {}
+    for k in classes:
+        fixmatch, semco_plus = measured[f"fixmatch {k}"], measured[f"semco_plus {k}"]
+        compared[str(k)] = {
+            "fixmatch_cpu_s": fixmatch["cpu_s"],
+            "semco_plus_cpu_s": semco_plus["cpu_s"],
+            "extra_percent": round(100 * (semco_plus["cpu_s"] / fixmatch["cpu_s"] - 1), 1),
+        }
+    return compared
+
+
+def profile(base: Setting, threads: int, repeats: int) -> dict[str, Any]:
+    """Return the CPU time of each part of a step, run by itself in another process; best of ``repeats``."""
+    arguments = (json.dumps(asdict(base)), str(repeats))
+    environment = worker_environment(threads)
+    milliseconds: dict[str, float] = run_code("profile", _PROFILE_CODE, *arguments, environment=environment)
+    total = sum(milliseconds.values())
+    return {
+        "parts_ms": {name: round(value, 2) for name, value in milliseconds.items()},
+        "parts_percent": {name: round(100 * value / total, 2) for name, value in milliseconds.items()},
+        "other_percent": round(100 * sum(milliseconds[name] for name in OTHER_PARTS) / total, 2),
+    }
+
+
+_PROFILE_CODE = """
+import json, sys
+from benchmarks.step import Setting, time_parts
+print(json.dumps(time_parts(Setting(**json.loads(sys.argv[1])), int(sys.argv[2]))))
+"""
+
+
+def time_parts(setting: Setting, repeats: int) -> dict[str, float]:
+    """Return the processor milliseconds of each part of a step, measured in this process."""
+    with tempfile.TemporaryDirectory() as folder, reuse_freed_memory(torch.device("cpu")) as keep_memory:
+        keep_memory()
+        parts = step_parts(setting, build_trainer(setting, Path(folder) / "run", NullObserver()))
+        return {name: 1000 * _best_seconds(part, repeats) for name, part in parts.items()}
+
+
+def step_parts(setting: Setting, trainer: Trainer) -> dict[str, Callable[[], object]]:
+    """Return each part of a step as a function without arguments."""
+    batch, truth = trainer.batches.batch(0)
+    trainer.network.train()
+    forward = RecordedForward(NetworkForward(trainer.network, trainer.average))
+    losses = partial(_compute_losses, trainer.method, batch, forward)
+    result = losses()
+    forward.run_network()  # makes gradients for the optimiser
+    pool_size = len(trainer.batches.pool[0])
+    meters, divergence = Meters(make_task(setting).group_ids, pool_size), DivergenceMonitor()
+
+    def statistics() -> None:
+        meters.add(result, truth, batch.unlabelled_index)
+        divergence.check(result, 0)
+        divergence.first_divergence()
+
+    return {
+        "views": lambda: trainer.batches.batch(1),
+        "network": forward.run_network,
+        "losses": losses,
+        "optimiser": trainer.state.optimiser.step,
+        "ema": lambda: update_ema(trainer.average, trainer.network, 0.999),
+        "statistics": statistics,
+    }
+
+
+def _compute_losses(method: Method[Any], batch: Batch, forward: Forward) -> StepResult:
+    """Compute pseudo-labels, losses and their gradients with respect to the outputs of the heads."""
+    result = method.compute(batch, forward, Progress(0, 1, 1, torch.Generator()))
+    result.total.backward()
+    return result
+
+
+class RecordedForward:
+    """A `Forward` that runs the network at the first call, and returns the same outputs at every later call.
+
+    The outputs of views with gradient are leaves of the graph, so that a backward pass ends there.
+    """
+
+    def __init__(self, forward: NetworkForward) -> None:
+        self._forward = forward
+        self._views: dict[str, Any] = {}
+        self._outputs: dict[str, Outputs] = {}
+
+    def __call__(self, *, no_grad: Mapping[str, Tensor] | None = None, **views: Tensor) -> dict[str, Outputs]:
+        if not self._outputs:
+            self._views = {"no_grad": no_grad, **views}
+            outputs = self._forward(**self._views)
+            self._outputs = {name: _make_leaves(out, name in views) for name, out in outputs.items()}
+        return self._outputs
+
+    def begin(self, *, no_grad: Mapping[str, Tensor], **views: Tensor) -> Passes:
+        return EveryImage(self(no_grad=no_grad, **views))
+
+    def run_network(self) -> None:
+        """Run the recorded views forward, then backward from constant gradients of the outputs."""
+        outputs = self._forward(**self._views)
+        tensors = [t for out in outputs.values() for t in _head_outputs(out) if t.requires_grad]
+        torch.autograd.backward(tensors, [torch.full_like(t, 1e-6) for t in tensors])
+
+    def teacher(self, **views: Tensor) -> dict[str, Outputs]:
+        return self._forward.teacher(**views)
+
+    def without_statistics(self, **views: Tensor) -> dict[str, Outputs]:
+        return self._forward.without_statistics(**views)
+
+    def heads(self, features: Tensor) -> Outputs:
+        return self._forward.heads(features)
+
+
+def _head_outputs(outputs: Outputs) -> list[Tensor]:
+    return [t for t in (outputs.logits, outputs.embedding) if t is not None]
+
+
+def _make_leaves(outputs: Outputs, with_gradient: bool) -> Outputs:
+    leaves = outputs.detach()
+    for tensor in _head_outputs(leaves):
+        tensor.requires_grad_(with_gradient)
+    return leaves
+
+
+def _best_seconds(part: Callable[[], object], repeats: int) -> float:
+    """Return the minimum CPU time over ``repeats`` calls, at least three."""
+    seconds = []
+    for _ in range(max(3, repeats)):
+        start = time.process_time()
+        part()
+        seconds.append(time.process_time() - start)
+    return min(seconds)

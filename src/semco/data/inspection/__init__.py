@@ -1,1 +1,0 @@
-"""Facts about single images, and the search for duplicates among them."""

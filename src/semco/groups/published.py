@@ -1,0 +1,33 @@
+"""How well groups of classes agree with published ones: precision, recall and F1 over pairs of classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from semco.data.datasets import simplify_name
+from semco.groups.score import pairs_of
+
+
+@dataclass(frozen=True)
+class GroupScores:
+    """Agreement of the pairs of classes that share a group."""
+
+    precision: float | None  # None: no pair was found
+    recall: float | None  # None: no pair was published
+    f1: float
+    found: int
+    published: int
+
+
+def score_groups(found: Sequence[Sequence[str]], published: Sequence[Sequence[str]]) -> GroupScores:
+    """Compare the groups that were found with published ones; underscores and spaces are alike."""
+    ours, theirs = ({frozenset(map(simplify_name, pair)) for pair in pairs_of(groups)} for groups in (found, published))
+    both = len(ours & theirs)
+    return GroupScores(
+        both / len(ours) if ours else None,
+        both / len(theirs) if theirs else None,
+        2 * both / (len(ours) + len(theirs)) if ours or theirs else 1.0,
+        len(ours),
+        len(theirs),
+    )

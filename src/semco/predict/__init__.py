@@ -1,0 +1,1 @@
+"""A trained model and photos -> answers, tables of them, engines."""

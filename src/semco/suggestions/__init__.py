@@ -1,0 +1,1 @@
+"""Which photos are most worth a label."""

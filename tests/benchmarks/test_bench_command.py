@@ -1,0 +1,78 @@
+"""``python -m benchmarks`` prints JSON or tables."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from benchmarks.__main__ import app
+
+VARIANT = {
+    "cpu_s": 4.0,
+    "times_faster": 2.0,
+    "median_wall_s": 3.0,
+    "times_faster_median": 1.5,
+    "memory_mb": 900.0,
+    "memory_ratio": 0.4,
+}
+STEP: dict[str, Any] = {
+    "has_bfloat16": False,
+    "variants": {"authors": VARIANT, "compiled": {**VARIANT, "compile_cpu_s": 120.0, "break_even_steps": 400}},
+    "methods": {"100": {"fixmatch_cpu_s": 4.0, "semco_plus_cpu_s": 4.2, "extra_percent": 5.0}},
+    "profile": {"parts_ms": {"network": 99.0}, "parts_percent": {"network": 99.0}, "other_percent": 1.0},
+}
+ROW = {"size": 20, "cpu_s": 0.1, "memory_mb": 100.0, "time_exponent": 1.5, "memory_exponent": None}
+SCALE = {"axes": {"classes": {"title": "classes", "rows": [ROW]}}}
+AUGMENT = {"ours_us": {"weak": 5.0}, "pillow_us": {"weak": 60.0}, "ratio": {"weak": 12.0}}
+LABELS = {"store": {"terms": 1000, "open_ms": 0.1234567}}
+TUNE = {
+    "steps": {
+        mode: {"cpu_s": 3.0, "times_faster": 4.5, "median_wall_s": 2.0, "times_faster_median": 4.0, "memory_mb": 900.0}
+        for mode in ("all", "top", "heads")
+    },
+    "frozen": {"top": {"ms_per_view": 17.25, "bytes": 100}, "heads": {"ms_per_view": 21.5, "bytes": 10}},
+}
+RESULTS = {"augment": AUGMENT, "step": STEP, "scale": SCALE, "labels": LABELS, "tune": TUNE}
+EXPECTED = {
+    "augment": ["us per image", "weak", "12.0"],
+    "step": [
+        "SemCo+",
+        "authors",
+        "which pays off after 400 steps",
+        "everything except the network: 1.0 %",
+        "bfloat16 is not measured",
+    ],
+    "scale": ["classes", "100.0", "time grows faster than linearly up to classes = 20"],
+    "labels": ["store: open ms", "0.123"],
+    "tune": ["heads", "4.5", "17.25", "than a step that trains all layers"],
+}
+
+
+@pytest.fixture(params=list(RESULTS))
+def command(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a command whose measurement returns a fixed result."""
+    name: str = request.param
+    monkeypatch.setattr(f"benchmarks.{name}.bench_{name}", lambda *_, **__: RESULTS[name])
+    monkeypatch.setenv("COLUMNS", "200")
+    return name
+
+
+def test_json_holds_the_whole_result(command: str) -> None:
+    assert json.loads(CliRunner().invoke(app, [command, "--json"]).stdout) == RESULTS[command]
+
+
+def test_the_tables_hold_the_numbers(command: str) -> None:
+    result = CliRunner().invoke(app, [command])
+    assert result.exit_code == 0
+    for text in EXPECTED[command]:
+        assert text in result.stdout
+
+
+def test_a_compilation_that_never_pays_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = {**VARIANT, "compile_cpu_s": 120.0, "break_even_steps": None}
+    monkeypatch.setattr("benchmarks.step.bench_step", lambda **_: {**STEP, "variants": {"compiled": compiled}})
+    monkeypatch.setenv("COLUMNS", "200")
+    assert "which never pays off" in CliRunner().invoke(app, ["step"]).stdout
