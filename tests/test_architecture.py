@@ -21,7 +21,7 @@ ROOMS = (
     "pseudo_labels", "losses", "methods", "resolve", "run", "training", "evaluation", "predict", "report", "inspection",
     "suggestions", "experiment", "estimator", "export", "studio", "cli", "__init__", "__main__",
 )  # fmt: skip
-MOST_LINES_OF_FUNCTION = 60
+MOST_LINES_OF_FUNCTION = 50
 FLAG = re.compile(r"""(^|[\s'"(`])--[a-z]""")
 # Files outside cli/ that may contain command-line flags, or text that looks like them.
 WITH_FLAGS = {
@@ -240,7 +240,7 @@ def test_only_resolve_knows_fields_that_are_auto(path: Path) -> None:
 def test_rules_know_only_what_is_passed_to_them() -> None:
     files = [path for path in FILES if room(module_name(path)) == "resolve"]
     imported = {room(name) for path in files for name in all_imports(path) if name.startswith("semco.")}
-    assert imported <= {"config", "data", "errors", "labels", "methods", "models", "resolve"}
+    assert imported <= {"config", "data", "errors", "groups", "labels", "methods", "models", "resolve"}
 
 
 def test_the_checks_find_violations() -> None:
