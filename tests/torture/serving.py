@@ -53,9 +53,14 @@ class Served:
         )
         atexit.register(self.process.kill)
         self.slowest, self.bytes = 0.0, 0
-        while not self.log():
+        while not self._answers():
             time.sleep(0.05)
-        self.ask("GET", "/health")
+
+    def _answers(self) -> bool:
+        try:
+            return self.ask("GET", "/health")[0] == 200
+        except OSError:
+            return False
 
     def ask(self, method: str, path: str, body: bytes | None = None, kind: str = "image/png") -> tuple[int, bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import typer
@@ -18,13 +17,11 @@ def serve(
     timeout: float = typer.Option(30.0, min=0.1, help="Seconds until a request is given up."),
 ) -> None:
     """Serve a model over HTTP: POST /predict with photos, GET /health, GET / a page to drop a photo on."""
-    from semco.errors import UserError
     from semco.export import service
     from semco.predict.predictor import load
 
     service.check_installed()
-    if token == "" or (token is None and os.environ.get("SEMCO_TOKEN") == ""):
-        raise UserError("the token is empty, so anybody could use the service; set --token or unset SEMCO_TOKEN.")
+    service.check_not_empty(token)
     limits = service.Limits(megabytes=max_megabytes, seconds=timeout)
     console = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
     url = f"http://{host}:{port}"

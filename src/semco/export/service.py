@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -28,6 +29,7 @@ from semco.predict.predictor import Predictor, square_to_pixels
 PAGE = Path(__file__).parent / "page.html"
 EXTRA = "semco[serve]"
 ADDRESSES = "the service answers POST /predict, GET /health and GET /, nothing else."
+TOKEN = "SEMCO_TOKEN"  # the environment variable
 FORM_PART = 1 << 16  # bytes of a form that are parsed at a time
 Hold = Callable[[int], None]
 NEEDED = ("starlette", "uvicorn", "python_multipart")
@@ -159,6 +161,12 @@ def as_json(name: str, answer: Prediction) -> dict[str, Any]:
         "top": [{"label": label, "confidence": confidence} for label, confidence in answer.top],
         "heads": {head: {"label": label, "confidence": chance} for head, (label, chance) in answer.heads.items()},
     }
+
+
+def check_not_empty(token: str | None) -> None:
+    """Refuse an empty token; typer takes an empty variable for none, and the service would be open to all."""
+    if token == "" or (token is None and os.environ.get(TOKEN) == ""):
+        raise UserError(f"the token is empty, so that anybody could use the service; set one, or unset {TOKEN}.")
 
 
 def check_installed(what: str = "the service", extra: str = EXTRA) -> None:
