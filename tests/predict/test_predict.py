@@ -41,7 +41,7 @@ def _brightness(monkeypatch: pytest.MonkeyPatch) -> None:
     model = brightness_model()
     monkeypatch.setattr("semco.predict.engine.load_model", lambda *_: model)
     for place in ("engine", "predictor"):
-        monkeypatch.setattr(f"semco.evaluation.{place}.find_model_folder", lambda folder: folder / "model")
+        monkeypatch.setattr(f"semco.predict.{place}.find_model_folder", lambda folder: folder / "model")
 
 
 @pytest.fixture
