@@ -15,7 +15,7 @@ from semco.experiment import train
 
 @pytest.fixture
 def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the runs that were trained, in this process and without a page of their own."""
+    """The names of the runs that were trained, in this process and with an empty page."""
     names: list[str] = []
 
     def run_command(command: Sequence[str], *_: object) -> tuple[int, str]:
@@ -25,7 +25,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return 0, ""
 
     monkeypatch.setattr("semco.experiment.comparison._run_command", run_command)
-    monkeypatch.setattr("semco.experiment.write.write_report", lambda *_: None)
+    monkeypatch.setattr("semco.experiment.write.write_report", lambda _, page: page.touch())
     return names
 
 

@@ -191,6 +191,30 @@ def test_finished_cells_are_skipped_and_failed_ones_stop_nothing(tiny_values: di
     assert good[1].run.result_file.stat().st_mtime_ns == before
 
 
+@pytest.mark.parametrize("missing", ["report.html", "pseudo_labels.parquet"])
+def test_a_run_that_was_killed_after_its_result_is_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    commands: list[list[str]] = []
+    (cell,) = make_cells(["supervised"], [0], tmp_path, {})
+    files = ("config.yaml", "model/model.json", "report.html", "pseudo_labels.parquet")
+    for name in files:
+        (cell.run.path / name).parent.mkdir(parents=True, exist_ok=True)
+        (cell.run.path / name).touch()
+    cell.run.write_result(result_of("supervised", 0.5))
+
+    def run_command(command: list[str], *_: object) -> tuple[int, str]:
+        commands.append(command[3:])
+        return 0, ""
+
+    monkeypatch.setattr("semco.experiment.comparison._run_command", run_command)
+    run_cells([cell], 1, lambda _: None)
+    assert commands == []
+    (cell.run.path / missing).unlink()
+    run_cells([cell], 1, lambda _: None)
+    assert commands == [["resume", str(cell.run.path)]]
+
+
 def test_a_folder_of_another_comparison_is_refused(tiny_values: dict[str, Any], tmp_path: Path) -> None:
     (cell,) = make_cells(["supervised"], [0], tmp_path, tiny_values)
     RunFolder.create(cell.run.path, cell.config, cell.config)

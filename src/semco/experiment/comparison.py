@@ -183,7 +183,7 @@ def run_cells(
 
 
 def _run_cell(cell: Cell, jobs: int, stop: StopRequest, on_begin: Callable[[], None]) -> Outcome:
-    if not cell.run.is_finished():
+    if not cell.run.is_whole():  # it may have been killed between its result and its page
         if stop.number is not None:
             return Outcome(cell, None, "not started")
         on_begin()

@@ -141,6 +141,10 @@ class RunFolder:
         """Return whether a finished run also has its table of pseudo-labels; else `resume` writes it again."""
         return self.is_finished() and self.pseudo_labels_file.is_file()
 
+    def is_whole(self) -> bool:
+        """Return whether a complete run also has its page, so that `resume` has nothing left to write."""
+        return self.is_complete() and self.report_file.is_file()
+
     def result(self) -> RunResult:
         """Return the result of a finished run."""
         return RunResult.parse(self.read_json(self.result_file), self.result_file)
