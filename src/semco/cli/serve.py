@@ -20,8 +20,7 @@ def serve(
     from semco.export import service
     from semco.predict.predictor import load
 
-    service.check_installed()
-    service.check_not_empty(token)
+    service.check_start(token)
     limits = service.Limits(megabytes=max_megabytes, seconds=timeout)
     console = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
     url = f"http://{host}:{port}"

@@ -12,7 +12,7 @@ import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from ipaddress import ip_address
 from pathlib import Path
@@ -69,7 +69,9 @@ class Service:
     ) -> None:
         self.predictor, self.limits, self._token, self._host = predictor, limits or Limits(), token, host
         self._batcher = Batcher(predictor.engine)
-        self._decoders = Decoders(max(predictor.about.image_size), self.limits.decoding)
+        decoding = self.limits.decoding
+        decoding = replace(decoding, seconds=min(decoding.seconds, self.limits.seconds))
+        self._decoders = Decoders(max(predictor.about.image_size), decoding)
         self._active = self._held = 0  # requests, and their bytes
         # Photos that are decoded and not predicted yet: their pixels take more memory than their files.
         self._room = asyncio.Semaphore(2 * predictor.about.batch_size)
@@ -163,8 +165,12 @@ def as_json(name: str, answer: Prediction) -> dict[str, Any]:
     }
 
 
-def check_not_empty(token: str | None) -> None:
-    """Refuse an empty token; typer takes an empty variable for none, and the service would be open to all."""
+def check_start(token: str | None) -> None:
+    """Refuse to start without the packages, or with an empty token.
+
+    The command line takes an empty variable for none, and the service would be open to all.
+    """
+    check_installed()
     if token == "" or (token is None and os.environ.get(TOKEN) == ""):
         raise UserError(f"the token is empty, so that anybody could use the service; set one, or unset {TOKEN}.")
 
