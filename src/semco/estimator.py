@@ -39,7 +39,7 @@ ESTIMATOR_FILE = "estimator.json"
 # Files that are decoded ahead of the one that is looked at.
 FILES_AHEAD = 256
 # Sources of label vectors that look class names up; the others know the classes by their order.
-NAMED_SOURCES = (AUTO, "bundled", "store", "encoder")
+NAMED_SOURCES = (AUTO, "bundled", "plain", "store", "encoder")
 
 
 class SemCoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]

@@ -109,9 +109,10 @@ class DataConfig(Section):
 
 
 class LabelsConfig(Section):
-    source: Auto[Literal["bundled", "store", "attributes", "matrix", "encoder"]] = AUTO
-    """Source of the label vectors: the bundled store, a store you built, class attributes, a matrix, a text encoder.
-    "auto": the class attributes that are beside the images, as in CUB-200-2011, else the bundled store."""
+    source: Auto[Literal["bundled", "plain", "store", "attributes", "matrix", "encoder"]] = AUTO
+    """Source of the label vectors: the bundled store, which knows how things look; the bundled store "plain", which was
+    built as the paper says; a store you built, class attributes, a matrix, a text encoder. "auto": the class
+    attributes that are beside the images, as in CUB-200-2011, else the bundled store."""
     path: Path | None = None
     """The folder of the store, the attribute file or the matrix file."""
     encoder: str | None = None

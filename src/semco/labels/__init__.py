@@ -25,9 +25,9 @@ def label_source(config: LabelsConfig) -> LabelSource:
         return EncoderSource(config.encoder, config.prompts)
     from semco.labels.sources import AttributeSource, MatrixSource, store_source
 
-    if config.source in (AUTO, "bundled", "store"):
-        folder = _path(config) if config.source == "store" else None
-        return store_source(folder, config.aliases, config.strict_names, config.unknown_names)
+    if config.source in (AUTO, "bundled", "plain", "store"):
+        store = _path(config) if config.source == "store" else "plain" if config.source == "plain" else None
+        return store_source(store, config.aliases, config.strict_names, config.unknown_names)
     if config.source == "attributes":
         return AttributeSource(_path(config), config.dim)
     return MatrixSource(_path(config))
