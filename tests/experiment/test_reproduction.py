@@ -95,7 +95,19 @@ def test_cells_have_the_settings_of_the_paper() -> None:
     }
     eps = [cell_config(cell, "full", 0, {}) for cell in paper_cells(["eps"])]
     assert [c.labels.eps for c in eps[:9]] == [0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8]
-    assert {c.training.epochs for c in eps} == {100}
+    assert {(c.training.epochs, c.optim.warmup_epochs) for c in eps} == {(100, 10)}
+    mixmatch = {c.column: cell_config(c, "full", 0, {}) for c in paper_cells(["table1"]) if c.row == "MixMatch"}
+    assert {data: c.method.lambda_u for data, c in mixmatch.items()} == {  # type: ignore[attr-defined]
+        data: 150 if data.startswith("cifar100") else 75 for data in mixmatch
+    }
+
+
+def test_every_cell_looks_names_up_in_the_plain_store() -> None:
+    configs = [cell_config(cell, scale, 0, {}) for cell in paper_cells(["all"]) for scale in ("full", "cpu")]  # type: ignore[arg-type]
+    sources = {c.labels.source for c in configs if c.data.source != "cub200"}
+    assert sources == {"plain"}
+    assert {c.labels.unknown_names for c in configs} == {"own"}
+    assert {c.labels.source for c in configs if c.data.source == "cub200"} == {"attributes"}
 
 
 def test_another_method_has_no_published_number() -> None:
