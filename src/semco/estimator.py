@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from semco.config import AUTO, Config, configure
+from semco.config import Config, configure
 from semco.config.layers import merge_layer
 from semco.data.arrays import check_class_names
 from semco.data.datasets import Dataset, resize_images
@@ -38,8 +38,8 @@ from semco.run.result import RunResult
 ESTIMATOR_FILE = "estimator.json"
 # Files that are decoded ahead of the one that is looked at.
 FILES_AHEAD = 256
-# Sources of label vectors that look class names up; the others know the classes by their order.
-NAMED_SOURCES = (AUTO, "bundled", "plain", "store", "encoder")
+# Sources of label vectors that know the classes by their order; the others look their names up.
+ORDERED_SOURCES = ("attributes", "matrix")
 
 
 class SemCoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -195,7 +195,7 @@ class SemCoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _check_names(self, config: Config) -> None:
         """Refuse numbers as labels where the label vectors come from the names of the classes."""
-        needs_names = "semantic" in Method.registry[self.method].heads and config.labels.source in NAMED_SOURCES
+        needs_names = "semantic" in Method.registry[self.method].heads and config.labels.source not in ORDERED_SOURCES
         if self.class_names is None and needs_names and self.classes_.dtype.kind not in "UO":
             shown = ", ".join(map(str, self.classes_[:4].tolist())) + (", ..." if len(self.classes_) > 4 else "")
             raise UserError(

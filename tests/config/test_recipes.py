@@ -73,12 +73,12 @@ PAPER: dict[str, Any] = {
     "method.lambda_u": 1.0,  # supp.
     "method.lambda_co": 1.0,  # supp.
     "method.semantic_weight": 3.0,  # supp., Semantic Classifier Loss
-    "method.semantic_loss": "cosine",  # text, Eq. 3 and 5
     "method.scale": "auto",
     "method.perfect_score": 0.9,
     "method.on_disagreement": "both",  # text, Co-training Loss
     "method.tau_e": 0.7,  # supp.
     "method.tau_o": 0.95,  # supp.
+    "method.semantic_loss": "cosine",  # text, Eq. 3 and 5
     "optim.lr": 0.03,  # supp.
     "optim.backbone_lr": "auto",  # no weights are loaded: that of the heads
     "optim.momentum": 0.9,  # supp.

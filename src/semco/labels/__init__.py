@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from semco.config import AUTO, LabelsConfig
+from semco.config import LabelsConfig
 from semco.errors import UserError
 from semco.labels.embeddings import LabelEmbeddings, LabelSource
 from semco.labels.groups import Groups, group_classes
@@ -25,12 +25,12 @@ def label_source(config: LabelsConfig) -> LabelSource:
         return EncoderSource(config.encoder, config.prompts)
     from semco.labels.sources import AttributeSource, MatrixSource, store_source
 
-    if config.source in (AUTO, "bundled", "plain", "store"):
-        store = _path(config) if config.source == "store" else "plain" if config.source == "plain" else None
-        return store_source(store, config.aliases, config.strict_names, config.unknown_names)
     if config.source == "attributes":
         return AttributeSource(_path(config), config.dim)
-    return MatrixSource(_path(config))
+    if config.source == "matrix":
+        return MatrixSource(_path(config))
+    store = _path(config) if config.source == "store" else "plain" if config.source == "plain" else None
+    return store_source(store, config.aliases, config.strict_names, config.unknown_names)
 
 
 def _path(config: LabelsConfig) -> Path:

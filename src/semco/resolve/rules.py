@@ -74,17 +74,6 @@ def check_request(request: Config) -> None:
         )
 
 
-def check_warmup(config: Config) -> None:
-    """Refuse a run that would end while the learning rate is still rising."""
-    epochs, training = config.optim.warmup_epochs, config.training
-    if epochs is not None and epochs * training.steps_per_epoch >= training.total_steps:
-        raise UserError(
-            f"optim.warmup_epochs={epochs:g} are {epochs * training.steps_per_epoch:,.0f} steps, but the run has only "
-            f"{training.total_steps:,}; train longer, or set optim.warmup_epochs=null "
-            f"for {config.optim.warmup:.0%} of the run."
-        )
-
-
 def is_open(name: str, config: Config) -> bool:
     """Return whether a field is left to its rule: it is "auto", or null where null means that."""
     value = value_of(config, name)
@@ -101,6 +90,17 @@ def with_value(config: Config, name: str, value: Any) -> Config:
     section, _, field = name.partition(".")
     changed = getattr(config, section).model_copy(update={field: value})
     return config.model_copy(update={section: changed})
+
+
+def check_warmup(config: Config) -> None:
+    """Refuse a run that would end while the learning rate is still rising."""
+    epochs, training = config.optim.warmup_epochs, config.training
+    if epochs is not None and epochs * training.steps_per_epoch >= training.total_steps:
+        raise UserError(
+            f"optim.warmup_epochs={epochs:g} are {epochs * training.steps_per_epoch:,.0f} steps, but the run has only "
+            f"{training.total_steps:,}; train longer, or set optim.warmup_epochs=null "
+            f"for {config.optim.warmup:.0%} of the run."
+        )
 
 
 def _image_size(_config: Config, data: DataFacts, _machine: Machine) -> Answer:
