@@ -1,12 +1,16 @@
-"""Make the store that comes with the package: build a store of all terms, then keep the terms that name things.
+"""Make a store that comes with the package: build a store of all terms, then keep the terms that name things.
 
-    python scripts/make_bundled_store.py FOLDER [--whole STORE]
+    python scripts/make_bundled_store.py FOLDER [--preset ours|paper] [--whole STORE]
 
-FOLDER contains glove.*, GoogleNews-vectors-* and conceptnet-assertions-*. The store keeps, within 30 MB:
+FOLDER contains glove.*, GoogleNews-vectors-* and conceptnet-assertions-*. The preset is that of `semco labels build`:
+"ours" makes labels/bundled, to which scripts/make_looks.py then adds looks; "paper" makes labels/plain. A store keeps,
+within the number of terms of its preset:
 
 1. frequent words, because class names are composed of them;
 2. names of things. Preferred are terms that clearly name a thing, consist of common words, have many edges in the
-   graph, and cannot be replaced by their last word: a wall clock is a clock, but a sea urchin is not an urchin.
+   graph, and cannot be replaced by their last word: a wall clock is a clock, but a sea urchin is not an urchin;
+3. in the store of the paper, what the class names of the registered data sets are looked up as in the store of all
+   terms, so that its cells have the vectors of a whole vocabulary.
 
 A term names a thing if its vector is close to one of the `KINDS` (the mean vector of the terms that are of this kind in
 the graph), or fairly close while at most four IsA edges lead from it to one of the `ROOTS`.
@@ -23,16 +27,21 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from semco.labels.build import RELATIONS, build_store
+from semco.data.class_names import CLASS_NAMES
+from semco.labels.build import PRESETS, RELATIONS, build_preset
 from semco.labels.build.readers.conceptnet import Edges, read_conceptnet
 from semco.labels.build.readers.glove import read_glove
 from semco.labels.build.vocabulary import Vocabulary, vocabulary_kin
 from semco.labels.kin import Kin
+from semco.labels.matching.lookup import Lookup
 from semco.labels.store import VectorStore, unit_rows
 from semco.labels.store_files import CHECKSUMS
 
-TARGET = Path(__file__).parent.parent / "src" / "semco" / "labels" / "bundled"
-SIZE = 180_000  # terms of about 165 bytes: 128 dimensions of one byte, the text, and the kin
+LABELS = Path(__file__).parent.parent / "src" / "semco" / "labels"
+FOLDERS = {"ours": LABELS / "bundled", "paper": LABELS / "plain"}
+# Terms of about 150 bytes: 128 dimensions of one byte, the text and its place. The kin of ours take 16 bytes more; the
+# paper groups by cosines alone, so its store has no kin.
+SIZES = {"ours": 180_000, "paper": 99_000}
 FREQUENT = 75_000  # most frequent words to keep
 KINDS = """
     mammal bird fish reptile insect dog crustacean flower tree fruit vegetable food dish dessert beverage vehicle ship
@@ -57,24 +66,35 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--whole", type=Path, help="folder for the store of all terms; an existing store is used again")
+    parser.add_argument("--preset", choices=list(FOLDERS), default="ours")
     arguments = parser.parse_args()
-    glove, word2vec, graph = (
-        next(arguments.folder.glob(pattern)) for pattern in ("glove.*", "GoogleNews*", "conceptnet-assertions*")
-    )
+    preset, target = arguments.preset, FOLDERS[arguments.preset]
+    patterns = {"glove": "glove.*", "word2vec": "GoogleNews*", "conceptnet": "conceptnet-assertions*"}
+    files = {kind: next(arguments.folder.glob(pattern)) for kind, pattern in patterns.items()}
     with tempfile.TemporaryDirectory() as temporary:
         whole = arguments.whole or Path(temporary) / "whole"
         if not whole.exists():
-            build_store(glove, word2vec, graph, whole)
+            build_preset(preset, dict(files), whole)
         store = VectorStore.open(whole)
-        edges = read_conceptnet(graph, RELATIONS)
-        kept = choose(store, read_glove(glove).terms, edges)
-        write(store, kept, vocabulary_kin(edges, Vocabulary(kept, {term: i for i, term in enumerate(kept)})))
-    size = sum(path.stat().st_size for path in TARGET.iterdir())
-    print(f"{len(kept)} of {store.size} terms, {size / 1e6:.2f} MB in {TARGET}")
+        if store.header["recipe"]["relations"] != dict(PRESETS[preset].relations):
+            raise SystemExit(f"{whole} was not built with the preset {preset}.")
+        edges = read_conceptnet(files["conceptnet"], RELATIONS)
+        names = registered_terms(store) if preset == "paper" else set()
+        kept = choose(store, read_glove(files["glove"]).terms, edges, names, SIZES[preset])
+        kin = vocabulary_kin(edges, Vocabulary(kept, {term: i for i, term in enumerate(kept)}))
+        write(target, store, kept, None if preset == "paper" else kin)
+    size = sum(path.stat().st_size for path in target.iterdir())
+    print(f"{len(kept)} of {store.size} terms, {size / 1e6:.2f} MB in {target}")
 
 
-def choose(store: VectorStore, frequent: list[str], edges: Edges) -> list[str]:
-    """Return the terms to keep, by the rules above."""
+def registered_terms(store: VectorStore) -> set[str]:
+    """Return the terms that the class names of the registered data sets are looked up as."""
+    matches = [match for names in CLASS_NAMES.values() for match in Lookup(store).find_all(names)[0]]
+    return {term for match in matches for term in match.terms}
+
+
+def choose(store: VectorStore, frequent: list[str], edges: Edges, names: set[str], size: int) -> list[str]:
+    """Return at most ``size`` terms to keep, by the rules above; ``names`` are kept in any case."""
     terms = list(store.terms())
     rows = store.vectors(terms)
     position = {term: i for i, term in enumerate(terms)}
@@ -83,9 +103,9 @@ def choose(store: VectorStore, frequent: list[str], edges: Edges) -> list[str]:
     rank = {term: i for i, term in enumerate(frequent)}
     thing, below = _cosine_to_kinds(position, rows, parents, rank), _below_roots(parents)
     synonyms = _in_relation(edges, "Synonym")
-    names = [t for t in terms if _is_name(t) and (t in rank or not _is_taxon(t, parents))]
-    kept = {term for term in frequent[:FREQUENT] if _is_name(term) and term in position}
-    nouns = [t for t in names if (t in parents or t in synonyms) and t not in kept]
+    written = [t for t in terms if _is_name(t) and (t in rank or not _is_taxon(t, parents))]
+    kept = {term for term in frequent[:FREQUENT] if _is_name(term) and term in position} | names
+    nouns = [t for t in written if (t in parents or t in synonyms) and t not in kept]
     things = [t for t in nouns if thing[position[t]] >= (FAIRLY_CLOSE[t in rank] if t in below else CLOSE)]
     words = {term for term in things if "_" not in term} | kept
     scores = {}
@@ -99,7 +119,7 @@ def choose(store: VectorStore, frequent: list[str], edges: Edges) -> list[str]:
         familiarity = np.log(1 + degree[term]) - np.log(1000 + rarest)
         scores[term] = 4 * thing[position[term]] + 2 * loss + familiarity
     ordered = sorted((t for t in scores if not VAGUE.search(t)), key=lambda term: (-scores[term], term))
-    return sorted(kept) + ordered[: SIZE - len(kept)]
+    return sorted(kept) + ordered[: size - len(kept)]
 
 
 def _is_name(term: str) -> bool:
@@ -149,13 +169,13 @@ def _cosine_to_kinds(
     return nearest
 
 
-def write(store: VectorStore, kept: list[str], kin: Kin) -> None:
-    """Write the bundled store; its licence and provenance files stay."""
-    beside = {path: path.read_bytes() for path in TARGET.glob("*") if path.name in ("PROVENANCE.md", "LICENSE")}
+def write(target: Path, store: VectorStore, kept: list[str], kin: Kin | None) -> None:
+    """Write the store; its licence and provenance files stay."""
+    beside = {path: path.read_bytes() for path in target.glob("*") if path.name in ("PROVENANCE.md", "LICENSE")}
     ranks = np.argsort(np.argsort([store.rank(store.index(term) or 0) for term in kept]))
     header = {key: value for key, value in store.header.items() if key != CHECKSUMS}
     header["kept"] = "frequent words, and terms that name things"
-    VectorStore.write(TARGET, kept, store.vectors(kept), ranks, header, compact=True, kin=kin)
+    VectorStore.write(target, kept, store.vectors(kept), ranks, header, compact=True, kin=kin)
     for path, content in beside.items():
         path.write_bytes(content)
 

@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from semco.config import LabelsConfig
+from semco.config import LabelsConfig, configure
 from semco.data.class_names import class_names
+from semco.data.datasets import simplify_name
 from semco.errors import UserError
 from semco.experiment.comparison import Outcome
-from semco.experiment.paper.groups import compare_rules, published_groups
+from semco.experiment.paper.groups import GRID, compare_groups, published_groups
 from semco.experiment.paper.reproduction import (
     PaperCell,
     StepEstimate,
@@ -94,7 +95,19 @@ def test_cells_have_the_settings_of_the_paper() -> None:
     }
     eps = [cell_config(cell, "full", 0, {}) for cell in paper_cells(["eps"])]
     assert [c.labels.eps for c in eps[:9]] == [0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8]
-    assert {c.training.epochs for c in eps} == {100}
+    assert {(c.training.epochs, c.optim.warmup_epochs) for c in eps} == {(100, 10)}
+    mixmatch = {c.column: cell_config(c, "full", 0, {}) for c in paper_cells(["table1"]) if c.row == "MixMatch"}
+    assert {data: c.method.lambda_u for data, c in mixmatch.items()} == {  # type: ignore[attr-defined]
+        data: 150 if data.startswith("cifar100") else 75 for data in mixmatch
+    }
+
+
+def test_every_cell_looks_names_up_in_the_plain_store() -> None:
+    configs = [cell_config(cell, scale, 0, {}) for cell in paper_cells(["all"]) for scale in ("full", "cpu")]  # type: ignore[arg-type]
+    sources = {c.labels.source for c in configs if c.data.source != "cub200"}
+    assert sources == {"plain"}
+    assert {c.labels.unknown_names for c in configs} == {"own"}
+    assert {c.labels.source for c in configs if c.data.source == "cub200"} == {"attributes"}
 
 
 def test_another_method_has_no_published_number() -> None:
@@ -170,11 +183,30 @@ def test_a_cell_as_json() -> None:
     assert json.loads(json.dumps(cell.to_json())).keys() >= {"table", "row", "column", "published", "recipe"}
 
 
+PAIRS = {  # pairs of classes in the tables of the supplement: the sum of n (n - 1) / 2 over the groups
+    ("cifar10", "retrofitted"): 0,
+    ("cifar100", "retrofitted"): 3 + 6,
+    ("cifar100", "glove"): 36 + 78 + 1 + 1 + 3 + 1 + 1,
+    ("mini-imagenet", "retrofitted"): 21 + 3,
+    ("mini-imagenet", "glove"): 15 + 15,
+    ("domainnet-real", "retrofitted"): 1 + 3 + 1 + 1 + 1 + 28 + 1 + 1 + 3 + 1 + 1,
+    ("domainnet-real", "glove"): 14 * 1 + 6 * 3 + 2 * 6 + 10 + 15 + 21 - 4,
+}
+
+
 def test_the_groups_of_the_supplement() -> None:
-    groups = published_groups()["cifar100"]
-    assert groups["retrofitted"][0] == ["aquarium_fish", "flatfish", "trout"]
-    assert [len(group) for group in groups["retrofitted"]] == [3, 2, 2, 2, 2, 2, 2]
-    assert [len(group) for group in groups["glove"]] == [9, 13, 2, 2, 3, 2, 2]
+    tables = {(data, kind): table for data, one in published_groups().items() for kind, table in one.tables.items()}
+    assert {key: sum(len(g) * (len(g) - 1) // 2 for g in table) for key, table in tables.items()} == PAIRS
+    assert {data: one.eps for data, one in published_groups().items()} == {
+        "cifar10": 0.2,
+        "cifar100": 0.2,
+        "mini-imagenet": 0.3,
+        "domainnet-real": 0.2,
+    }
+    for (data, _), table in tables.items():  # every name is a class of the data set, in one group at most
+        names = [simplify_name(name) for group in table for name in group]
+        assert len(set(names)) == len(names)
+        assert set(names) <= set(map(simplify_name, class_names(data)))
 
 
 def test_groups_of_a_matrix_beside_the_published_ones(tmp_path: Path) -> None:
@@ -185,10 +217,27 @@ def test_groups_of_a_matrix_beside_the_published_ones(tmp_path: Path) -> None:
     for first, second in (pair.split() for pair in pairs):
         vectors[names.index(second)] = vectors[names.index(first)]
     np.save(tmp_path / "vectors.npy", vectors)
-    labels = LabelsConfig(source="matrix", path=tmp_path / "vectors.npy")
-    compared = compare_rules("cifar100", labels)[0]
-    assert "0.2" in compared.rule
-    assert compared.groups == tuple(tuple(pair.split()) for pair in sorted(pairs))
-    score = compared.scores["retrofitted"]
-    assert (score.found, score.published) == (6, 9)
+    compared = compare_groups("cifar100", LabelsConfig(source="matrix", path=tmp_path / "vectors.npy"))
+    assert [one.eps for one in compared] == list(GRID)
+    (papers,) = (one for one in compared if one.is_papers)
+    assert papers.eps == 0.2
+    assert papers.groups == tuple(tuple(pair.split()) for pair in sorted(pairs))
+    score = papers.scores["retrofitted"]
+    assert (score.right, score.found, score.published) == (5, 6, 9)
     assert (score.precision, score.recall) == (pytest.approx(5 / 6), pytest.approx(5 / 9))
+
+
+def test_the_groups_of_the_plain_store() -> None:
+    """Pairs right, found and published at the paper's eps, as docs/paper.md gives them."""
+    labels = configure("paper").labels
+    found = {}
+    for data in published_groups():
+        (papers,) = (one for one in compare_groups(data, labels) if one.is_papers)
+        score = papers.scores["retrofitted"]
+        found[data] = (score.right, score.found, score.published)
+    assert found == {
+        "cifar10": (0, 1, 0),
+        "cifar100": (4, 9, 9),
+        "mini-imagenet": (22, 77, 24),
+        "domainnet-real": (35, 49, 42),
+    }

@@ -35,7 +35,7 @@ def paper(scale: float) -> Rule:
 
 def joint(scale: float, one_hot: Tensor) -> Rule:
     """SemCo+ with these probabilities of the one-hot head."""
-    return lambda q, matrix, groups: joint_scores(q, one_hot, matrix, groups, scale)
+    return lambda q, matrix, groups: joint_scores(paper_scores(q, matrix, groups, scale), one_hot, groups)
 
 
 def reference(q: Tensor, matrix: Tensor, groups: ClassGroups) -> SemanticScores:

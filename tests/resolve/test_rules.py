@@ -122,6 +122,16 @@ def test_a_head_that_the_method_does_not_have_is_refused() -> None:
         answer("evaluation.head", method="fixmatch", evaluation={"head": "semantic"})
 
 
+def test_a_warm_up_that_does_not_end_is_refused() -> None:
+    def config(epochs: float) -> Config:
+        return resolve(configure("paper", settings=[f"training.epochs={epochs}"]), facts(), CPU).config
+
+    assert config(100).optim.warmup_epochs == 10
+    with pytest.raises(UserError, match=r"warmup_epochs=10 are 10,240 steps, but the run has only 5,120; .* for 3% of"):
+        config(5)
+    assert resolve(configure("paper,cpu"), facts(), CPU).config.optim.warmup_epochs is None
+
+
 # --- data ---
 
 

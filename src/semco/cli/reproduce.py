@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from semco.cli.compare import run_all
+from semco.cli.labels.display import print_table
 
 if TYPE_CHECKING:
     from semco.experiment.comparison import Outcome
@@ -44,20 +45,20 @@ def reproduce(
     setting: Annotated[list[str] | None, typer.Option("--set", help="dotted.key=value for all runs.")] = None,
     out: Annotated[Path, typer.Option(help="Folder of the runs; finished ones are skipped.")] = Path("runs/paper"),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="With --dry-run: one JSON object.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object: of groups, or with --dry-run.")] = False,
 ) -> None:
     """Train the cells of the paper's tables and figures and show our numbers beside the published ones."""
     from semco.experiment.comparison import parse_seeds
     from semco.experiment.paper.reproduction import collect, make_runs, paper_cells, plan_cells, unpublished
 
-    if as_json and not dry_run:
-        raise typer.BadParameter("--json shows the plan: use it with --dry-run.")
     names = [name for name in what if name != "groups"]
-    if ("groups" in what or "all" in what) and not as_json:
-        show_groups(setting or ())
-    if not names and not as_json:
+    if as_json and names and not dry_run:
+        raise typer.BadParameter("--json shows groups, or with --dry-run the plan of the others.")
+    if not names or (("groups" in what or "all" in what) and not as_json):
+        show_groups(setting or (), as_json=as_json)
+    if not names:
         return
-    cells = paper_cells(names, only.split(",") if only else (), method) if names else []
+    cells = paper_cells(names, only.split(",") if only else (), method)
     options = {"data": {"root": str(data_root)}} if data_root is not None else {}
     numbers = parse_seeds(seeds)
     planned = plan_cells(cells, scale.value, numbers, options, setting or ())
@@ -124,19 +125,23 @@ def show_results(results: Sequence[CellResult], outcomes: Sequence[Outcome], sca
     console.print(f"open {page}", markup=False, highlight=False)
 
 
-def show_groups(settings: Sequence[str]) -> None:
-    """Print our groups, by the paper's rule and by ours, and their agreement with the published ones."""
+def show_groups(settings: Sequence[str], *, as_json: bool) -> None:
+    """Print the groups of the paper's rule and how many pairs of classes they share with the published ones."""
     from semco.config import configure
-    from semco.experiment.paper.groups import compare_rules, published_groups
+    from semco.experiment.paper.groups import compare_groups, published_groups
 
-    labels = configure(settings=settings).labels
+    labels = configure("paper", settings=settings).labels
+    compared = [each for data in published_groups() for each in compare_groups(data, labels)]
+    if as_json:
+        typer.echo(json.dumps({"labels": labels.model_dump(mode="json"), "groups": [c.to_json() for c in compared]}))
+        return
     console = Console(soft_wrap=True, highlight=False)
-    for data in published_groups():
-        table = Table("rule", "published vectors", "our pairs", "published", "precision", "recall", "F1", box=None)
-        for compared in compare_rules(data, labels):
-            console.print(f"{data}, {compared.rule}: " + "; ".join(", ".join(group) for group in compared.groups))
-            for kind, score in compared.scores.items():
-                ratios = (score.precision, score.recall, score.f1)
-                texts = ["-" if ratio is None else f"{ratio:.2f}" for ratio in ratios]
-                table.add_row(compared.rule, kind, str(score.found), str(score.published), *texts)
-        console.print(table)
+    for one in (one for one in compared if one.is_papers):
+        console.print(f"{one.data}, eps {one.eps:g}: " + ("; ".join(map(", ".join, one.groups)) or "no groups"))
+    rows = []
+    for one in compared:
+        eps = f"{one.eps:g}" + (" (paper)" if one.is_papers else "")
+        scores = {kind: f"{score.right} of {score.published}, {score.f1:.2f}" for kind, score in one.scores.items()}
+        found = sum(len(group) * (len(group) - 1) // 2 for group in one.groups)
+        rows.append((one.data, one.rule, eps, str(found), scores["retrofitted"], scores.get("glove", "-")))
+    print_table(("data", "rule", "eps", "pairs found", "right, F1: retrofitted table", "GloVe's table"), rows)

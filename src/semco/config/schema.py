@@ -108,9 +108,10 @@ class DataConfig(Section):
 
 
 class LabelsConfig(Section):
-    source: Auto[Literal["bundled", "store", "attributes", "matrix", "encoder"]] = AUTO
-    """Source of the label vectors: the bundled store, a store you built, class attributes, a matrix, a text encoder.
-    "auto": the class attributes that are beside the images, as in CUB-200-2011, else the bundled store."""
+    source: Auto[Literal["bundled", "plain", "store", "attributes", "matrix", "encoder"]] = AUTO
+    """Source of the label vectors: the bundled store, which knows how things look; the bundled store "plain", which was
+    built as the paper says; a store you built, class attributes, a matrix, a text encoder. "auto": the class
+    attributes that are beside the images, as in CUB-200-2011, else the bundled store."""
     path: Path | None = None
     """The folder of the store, the attribute file or the matrix file."""
     encoder: str | None = None
@@ -141,8 +142,8 @@ class LabelsConfig(Section):
     dim: int = Field(default=128, ge=2)
     """Size of the label vectors, for sources that can choose it."""
     targets: Literal["embedding", "one_hot"] = "embedding"
-    """What the semantic head learns to predict: label vectors, or one-hot vectors (ablation of Table 4). The groups do
-    not change."""
+    """What the semantic head learns to predict: label vectors, or one-hot vectors (ablation of Table 4, with the loss
+    that method.semantic_loss says). The groups do not change."""
 
 
 class ModelConfig(Section):
@@ -209,6 +210,8 @@ class OptimConfig(Section):
     probe, else 0."""
     warmup: Unit = 10 / 300
     """Linear warm-up of the learning rate, as a fraction of the run (paper: 10 of 300 epochs)."""
+    warmup_epochs: float | None = Field(default=None, ge=0)
+    """Warm-up in epochs, whatever the length of the run; null: ``warmup`` decides."""
     schedule: Literal["cosine", "cosine_7_16", "constant"] = "cosine"
     """After the warm-up: half a cosine down to 0 (paper), FixMatch's 7/16 of a cosine, or constant."""
 

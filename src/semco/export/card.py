@@ -15,6 +15,7 @@ from semco.run.result import RunResult
 
 VECTOR_LICENCES = {
     "bundled": "bundled with SemCo, CC BY-SA 4.0 (GloVe, word2vec, ConceptNet)",
+    "plain": "bundled with SemCo, CC BY-SA 4.0 (GloVe, word2vec, ConceptNet)",
     "encoder": "computed by a text encoder; its licence applies",
 }
 

@@ -16,6 +16,7 @@ class GroupScores:
     precision: float | None  # None: no pair was found
     recall: float | None  # None: no pair was published
     f1: float
+    right: int  # pairs that were found and are published
     found: int
     published: int
 
@@ -28,6 +29,7 @@ def score_groups(found: Sequence[Sequence[str]], published: Sequence[Sequence[st
         both / len(ours) if ours else None,
         both / len(theirs) if theirs else None,
         2 * both / (len(ours) + len(theirs)) if ours or theirs else 1.0,
+        both,
         len(ours),
         len(theirs),
     )

@@ -28,8 +28,8 @@ def label_source(config: LabelsConfig) -> LabelSource:
         return AttributeSource(_path(config), config.dim)
     if config.source == "matrix":
         return MatrixSource(_path(config))
-    folder = _path(config) if config.source == "store" else None
-    return store_source(folder, config.aliases, config.strict_names, config.unknown_names)
+    store = _path(config) if config.source == "store" else "plain" if config.source == "plain" else None
+    return store_source(store, config.aliases, config.strict_names, config.unknown_names)
 
 
 def _path(config: LabelsConfig) -> Path:

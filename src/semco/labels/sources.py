@@ -27,7 +27,7 @@ from semco.labels.evidence import store_evidence
 from semco.labels.matching.lookup import Lookup, Match, check_names
 from semco.labels.matching.routes import OWN_VECTOR, SENTENCE
 from semco.labels.matching.spelling import is_readable, shorten, spellings
-from semco.labels.store import VectorStore, bundled_store, unit_rows
+from semco.labels.store import VectorStore, bundled_store, plain_store, unit_rows
 from semco.labels.tables import NamedRows, read_rows
 
 SAME_DISTANCE = 1e-6  # vectors with a smaller cosine distance count as equal
@@ -166,15 +166,18 @@ def doubtful_notes(matches: Sequence[Match], matrix: Matrix) -> list[str]:
 
 
 def store_source(
-    folder: Path | None,
+    store: Path | str | None,
     aliases: Mapping[str, str] | None = None,
     is_strict: bool = False,
     unknown_names: Literal["encode", "own"] = "encode",
 ) -> StoreSource:
-    """Return the store in a folder as a label source, or the bundled store if ``folder`` is None."""
-    if folder is None:
+    """Return the store in a folder as a label source; "plain" and None (bundled) are those that come with SemCo."""
+    if store is None:
         has_places = unknown_names == "encode" and not is_strict and sentences.is_installed()
         return StoreSource(bundled_store(), "bundled store", aliases, is_strict, has_places)
+    if store == "plain":
+        return StoreSource(plain_store(), "plain store", aliases, is_strict)
+    folder = Path(store)
     return StoreSource(VectorStore.open(folder), f"store {folder.name}", aliases, is_strict)
 
 

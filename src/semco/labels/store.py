@@ -185,6 +185,12 @@ def bundled_store() -> VectorStore:
     return VectorStore.open(Path(__file__).parent / "bundled")
 
 
+@cache
+def plain_store() -> VectorStore:
+    """Return the store of the paper's build that comes with the package (``plain/PROVENANCE.md``)."""
+    return VectorStore.open(Path(__file__).parent / "plain")
+
+
 def unit_rows(matrix: NDArray[Float]) -> NDArray[Float]:
     """Return the rows (n, d) L2-normalised; zero rows stay zero."""
     lengths = np.linalg.norm(matrix, axis=1, keepdims=True)

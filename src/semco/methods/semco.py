@@ -10,6 +10,7 @@ Shapes: B labelled images, U unlabelled images, K classes, d embedding size, Q g
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 from pydantic import Field, PositiveFloat
@@ -17,7 +18,8 @@ from torch import Tensor
 
 from semco import pseudo_labels as pl
 from semco.config import MethodConfig, Unit
-from semco.losses import cosine_loss, cross_entropy, masked_mean
+from semco.errors import UserError
+from semco.losses import cosine_loss, cross_entropy, masked_mean, soft_cross_entropy
 from semco.methods.base import Forward, Method
 from semco.types import Batch, Outputs, Progress, PseudoLabels, StepResult, Task, ViewCounts
 
@@ -38,9 +40,23 @@ class CoTrainingConfig(MethodConfig):
     perfect_score: float = Field(default=0.9, gt=0, lt=1)
     """Mean score of a perfect prediction with scale=solved. NOTE: the paper gives no value; the authors' code states
     this criterion for its own factor."""
+    semantic_loss: Literal["cosine", "cross_entropy"] = "cosine"
+    """Loss of the semantic head. "cross_entropy", for labels.targets=one_hot: it predicts logits as the one-hot head
+    does, and only grouping is left to tell the two apart (ablation of Table 4)."""
     on_disagreement: Literal["both", "discard"] = "both"
     """When both heads are confident of different classes: both pseudo-labels count in the co-training loss, or neither
     (the alternative that the paper rejected)."""
+
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+SEMANTIC_LOSSES: dict[str, Loss] = {"cosine": cosine_loss, "cross_entropy": soft_cross_entropy}
+
+
+def check_semantic_loss(config: CoTrainingConfig, task: Task) -> None:
+    """Refuse a cross-entropy against label vectors that are no distributions over the classes."""
+    is_one_hot = task.label_vectors.shape[0] == task.label_vectors.shape[1]
+    if config.semantic_loss == "cross_entropy" and not is_one_hot:
+        raise UserError("method.semantic_loss=cross_entropy needs one-hot targets: set labels.targets=one_hot.")
 
 
 class SemCoConfig(CoTrainingConfig):
@@ -65,6 +81,7 @@ class SemCo(Method[SemCoConfig]):
 
     def __init__(self, config: SemCoConfig, task: Task) -> None:
         super().__init__(config, task)
+        check_semantic_loss(config, task)
         self.register_buffer("label_vectors", task.label_vectors.clone(), persistent=False)
         self.groups = pl.ClassGroups(task.group_ids)
         self.scale = pl.choose_scale(config.scale, config.perfect_score, task)
@@ -80,8 +97,9 @@ class SemCo(Method[SemCoConfig]):
         assert isinstance(semantic, pl.SemanticPseudoLabels)
         disagreement = pl.disagreement(one_hot, semantic)
         keep = 1.0 - disagreement * (self.config.on_disagreement == "discard")
+        loss = SEMANTIC_LOSSES[self.config.semantic_loss]
         losses = semco_losses(
-            outputs["labelled"], outputs["strong"], batch.class_ids, self.label_vectors, one_hot, semantic, keep
+            outputs["labelled"], outputs["strong"], batch.class_ids, self.label_vectors, one_hot, semantic, keep, loss
         )
         metrics = {
             "mask_one_hot": one_hot.weights.mean(),
@@ -99,6 +117,8 @@ class SemCo(Method[SemCoConfig]):
     def semantic_scores(self, embedding: Tensor) -> pl.SemanticScores:
         """Return class scores p (U, K) and group scores g (U, Q) of embeddings q (U, d)."""
         assert self.scale is not None
+        if self.config.semantic_loss == "cross_entropy":
+            return pl.logit_scores(embedding, self.groups)
         return pl.paper_scores(embedding, self.label_vectors, self.groups, self.scale)
 
 
@@ -110,17 +130,21 @@ def semco_losses(
     one_hot: PseudoLabels,
     semantic: pl.SemanticPseudoLabels,
     keep: Tensor,
+    semantic_loss: Loss = cosine_loss,
 ) -> dict[str, Tensor]:
-    """Return the losses of Eq. 3 to 8, unweighted; ``keep`` (U,) is 0 for images left out of co-training."""
+    """Return the losses of Eq. 3 to 8, unweighted; ``keep`` (U,) is 0 for images left out of co-training.
+
+    ``semantic_loss`` is C of the paper; with another one the semantic head predicts one-hot targets.
+    """
     x_sc, x_oh = pl.embedding_of(labelled), labelled.logits  # f_sc(x) (B, d), f_oh(x) (B, K)
     u_sc, u_oh = pl.embedding_of(strong), strong.logits  # f_sc(A_s(u)) (U, d), f_oh(A_s(u)) (U, K)
     from_one_hot, from_semantic = M[one_hot.class_ids], semantic.class_ids  # M^T y (U, d), argmax(p) (U,)
     return {
-        "supervised_semantic": cosine_loss(x_sc, M[class_ids]).mean(),  # Eq. 3
-        "unlabelled_semantic": masked_mean(cosine_loss(u_sc, semantic.target), semantic.weights),  # Eq. 5
+        "supervised_semantic": semantic_loss(x_sc, M[class_ids]).mean(),  # Eq. 3
+        "unlabelled_semantic": masked_mean(semantic_loss(u_sc, semantic.target), semantic.weights),  # Eq. 5
         "supervised_one_hot": cross_entropy(x_oh, class_ids).mean(),  # Eq. 6
         "unlabelled_one_hot": masked_mean(cross_entropy(u_oh, one_hot.class_ids), one_hot.weights),  # Eq. 7
-        "cotraining_semantic": masked_mean(cosine_loss(u_sc, from_one_hot), one_hot.weights * keep),  # Eq. 8
+        "cotraining_semantic": masked_mean(semantic_loss(u_sc, from_one_hot), one_hot.weights * keep),  # Eq. 8
         "cotraining_one_hot": masked_mean(cross_entropy(u_oh, from_semantic), semantic.weights * keep),  # Eq. 8
     }
 

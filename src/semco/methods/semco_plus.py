@@ -21,7 +21,13 @@ from semco.losses import masked_mean, soft_cross_entropy
 from semco.methods.base import Forward, Method
 from semco.methods.flexmatch import FlexMatchThreshold
 from semco.methods.freematch import FreeMatchFields, FreeMatchThreshold
-from semco.methods.semco import CoTrainingConfig, loss_weights, semco_losses
+from semco.methods.semco import (
+    SEMANTIC_LOSSES,
+    CoTrainingConfig,
+    check_semantic_loss,
+    loss_weights,
+    semco_losses,
+)
 from semco.methods.softmatch import SoftMatchFields, SoftMatchWeights
 from semco.types import Batch, Outputs, Progress, PseudoLabels, StepResult, Task, ViewCounts
 
@@ -97,6 +103,7 @@ class SemCoPlus(Method[SemCoPlusConfig]):
 
     def __init__(self, config: SemCoPlusConfig, task: Task) -> None:
         super().__init__(config, task)
+        check_semantic_loss(config, task)
         self.register_buffer("label_vectors", task.label_vectors.clone(), persistent=False)
         self.groups = pl.ClassGroups(task.group_ids)
         self.scale = pl.choose_scale(config.scale, config.perfect_score, task)
@@ -125,7 +132,8 @@ class SemCoPlus(Method[SemCoPlusConfig]):
         }
         factor = self.one_hot_policy.loss_weight()  # one factor for both heads
         one_hot, semantic = apply_confidence_weight(one_hot, factor), apply_confidence_weight(semantic, factor)
-        losses = semco_losses(labelled, strong, batch.class_ids, self.label_vectors, one_hot, semantic, keep)
+        loss = SEMANTIC_LOSSES[self.config.semantic_loss]
+        losses = semco_losses(labelled, strong, batch.class_ids, self.label_vectors, one_hot, semantic, keep, loss)
         if self.config.cotraining_target == "distribution":
             errors = soft_cross_entropy(strong.logits, semantic.class_weights)
             losses["cotraining_one_hot"] = masked_mean(errors, semantic.weights * keep)
@@ -145,9 +153,11 @@ class SemCoPlus(Method[SemCoPlusConfig]):
         """Return the scores of the semantic head, given the probabilities (U, K) of the one-hot head."""
         assert self.scale is not None
         embedding = pl.embedding_of(outputs)
-        if self.config.scoring == "paper":
-            return pl.paper_scores(embedding, self.label_vectors, self.groups, self.scale)
-        return joint_scores(embedding, probabilities, self.label_vectors, self.groups, self.scale)
+        if self.config.semantic_loss == "cross_entropy":
+            scores = pl.logit_scores(embedding, self.groups)
+        else:
+            scores = pl.paper_scores(embedding, self.label_vectors, self.groups, self.scale)
+        return scores if self.config.scoring == "paper" else joint_scores(scores, probabilities, self.groups)
 
     def _policy_losses(
         self, strong: Outputs, one_hot: PseudoLabels, semantic: PseudoLabels, progress: Progress
@@ -169,15 +179,13 @@ class SemCoPlus(Method[SemCoPlusConfig]):
         return losses, weights
 
 
-def joint_scores(
-    embedding: Tensor, probabilities: Tensor, label_vectors: Tensor, groups: pl.ClassGroups, scale: float
-) -> pl.SemanticScores:
+def joint_scores(scores: pl.SemanticScores, probabilities: Tensor, groups: pl.ClassGroups) -> pl.SemanticScores:
     """Return p = the mean of both heads' probabilities (U, K) and its sums over the groups (U, Q).
 
     A cosine gives the direction of a prediction but not how sure it is, so an untrained semantic head looks certain.
     Here it contributes at most half of the score of a group; the other half comes from the one-hot head.
     """
-    classes = (pl.class_probabilities(embedding, label_vectors, scale) + probabilities) / 2
+    classes = (scores.classes + probabilities) / 2
     return pl.SemanticScores(classes, groups.sum_scores(classes))
 
 

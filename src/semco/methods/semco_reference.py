@@ -20,6 +20,8 @@ class SemCoReferenceConfig(SemCoConfig):
     name: Literal["semco_reference"] = "semco_reference"  # type: ignore[assignment]
     tau_e: Unit = 0.7
     """Threshold of the semantic head for the mean cosine of a group."""
+    semantic_loss: Literal["cosine"] = "cosine"
+    """Loss of the semantic head."""
     scale: PositiveFloat | Literal["solved", "authors"] = "authors"
     """Scale of the cosines at inference; pseudo-labels are not scaled."""
 

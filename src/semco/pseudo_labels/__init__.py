@@ -11,6 +11,7 @@ from semco.pseudo_labels.semantic import (
     cosine_similarities,
     disagreement,
     embedding_of,
+    logit_scores,
     paper_scores,
     semantic_pseudo_labels,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "cosine_similarities",
     "disagreement",
     "embedding_of",
+    "logit_scores",
     "one_hot_pseudo_labels",
     "one_hot_rows",
     "paper_scores",

@@ -74,6 +74,12 @@ def paper_scores(embedding: Tensor, label_vectors: Tensor, groups: ClassGroups, 
     return SemanticScores(classes, groups.sum_scores(classes))
 
 
+def logit_scores(logits: Tensor, groups: ClassGroups) -> SemanticScores:
+    """Return the scores of a semantic head that predicts one-hot targets: p = softmax of its logits (U, K), g = p A."""
+    classes = logits.softmax(dim=-1)
+    return SemanticScores(classes, groups.sum_scores(classes))
+
+
 @torch.no_grad()
 def semantic_pseudo_labels(
     scores: SemanticScores, label_vectors: Tensor, groups: ClassGroups, weights: Tensor, best_in_group: bool

@@ -60,6 +60,7 @@ def resolve(request: Config, data: DataFacts, machine: Machine) -> Resolution:
         if is_open(name, request):
             value, reasons[name] = rule(config, data, machine)
             config = with_value(config, name, value)
+    check_warmup(config)
     length = {"epochs": None, "minutes": None}  # steps say it all
     config = config.model_copy(update={"training": config.training.model_copy(update=length)})
     return Resolution(Config.parse(config.model_dump()), reasons, _notes(config, machine))
@@ -103,6 +104,17 @@ def with_value(config: Config, name: str, value: Any) -> Config:
     section, _, field = name.partition(".")
     changed = getattr(config, section).model_copy(update={field: value})
     return config.model_copy(update={section: changed})
+
+
+def check_warmup(config: Config) -> None:
+    """Refuse a run that would end while the learning rate is still rising."""
+    epochs, training = config.optim.warmup_epochs, config.training
+    if epochs is not None and epochs * training.steps_per_epoch >= training.total_steps:
+        raise UserError(
+            f"optim.warmup_epochs={epochs:g} are {epochs * training.steps_per_epoch:,.0f} steps, but the run has only "
+            f"{training.total_steps:,}; train longer, or set optim.warmup_epochs=null "
+            f"for {config.optim.warmup:.0%} of the run."
+        )
 
 
 def _image_size(_config: Config, data: DataFacts, _machine: Machine) -> Answer:

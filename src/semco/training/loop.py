@@ -152,7 +152,9 @@ class Trainer:
         """Take one step: losses, gradients, weights, EMA weights."""
         state, training, progress = self.state, self.config.training, self._progress()
         for group in state.optimiser.param_groups:
-            group["lr"] = learning_rate(self.config.optim, state.step, progress.total_steps, group["highest"])
+            group["lr"] = learning_rate(
+                self.config.optim, state.step, progress.total_steps, group["highest"], training.steps_per_epoch
+            )
         state.optimiser.zero_grad(set_to_none=True)
         result: StepResult = self._step_module(batch, progress)
         loss = result.total + self._start_decay() if self._start_decay.strength else result.total

@@ -74,16 +74,6 @@ def test_a_build_needs_one_set_of_vectors(files: dict[str, Path], tmp_path: Path
         build_store(None, None, files["conceptnet"], tmp_path / "other")
 
 
-def test_keep_writes_only_the_named_terms_with_the_same_vectors(files: dict[str, Path], tmp_path: Path) -> None:
-    whole = build_store(**files, out=tmp_path / "whole")
-    part = build_store(**files, out=tmp_path / "part", keep=["cat", "hound", "nowhere"])
-    assert list(part.terms()) == ["cat", "hound"]
-    np.testing.assert_array_equal(part.vectors(["cat", "hound"]), whole.vectors(["cat", "hound"]))
-    with pytest.raises(UserError, match="none of the 1 terms to keep"):
-        build_store(**files, out=tmp_path / "none", keep=["nowhere"])
-    assert not (tmp_path / "none").exists()
-
-
 def test_max_words_limits_the_vocabulary(files: dict[str, Path], tmp_path: Path) -> None:
     assert build_store(**files, out=tmp_path / "store", max_words=8).size <= 8
 

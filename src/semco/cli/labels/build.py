@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -19,47 +19,22 @@ def build(
     conceptnet: Annotated[Path | None, typer.Option(help="ConceptNet assertions (.csv, .gz).")] = None,
     glove: Annotated[Path | None, typer.Option(help="GloVe text file (.txt, .gz, .zip).")] = None,
     word2vec: Annotated[Path | None, typer.Option(help="word2vec binary file (.bin, .gz).")] = None,
+    preset: Annotated[
+        str, typer.Option(metavar="ours|paper|glove", help="What is built: our vectors, the paper's, or raw GloVe.")
+    ] = "ours",
     relations: Annotated[
         str | None, typer.Option(help="Relations to use, separated by commas; IsA=0.5 sets the weight of one.")
     ] = None,
-    relation_weights: Annotated[
-        Literal["ours", "equal"], typer.Option(help="Weights of the relations: ours, or 1 for each (paper).")
-    ] = "ours",
-    alpha: Annotated[
-        float | None,
-        typer.Option(help="Weight of every term's own vector (paper: 1); default: the weight of its edges."),
-    ] = None,
-    power: Annotated[
-        float | None, typer.Option(help="Power of the singular values: default 0.5; 1 is the plain SVD (paper).")
-    ] = None,
-    centre: Annotated[bool | None, typer.Option(help="Subtract the mean vector first (paper: no).")] = None,
-    infer: Annotated[
-        bool, typer.Option(help="Infer missing vectors from the other set and from a term's words (paper: no).")
-    ] = True,
     dim: Dim = 128,
-    iterations: Annotated[int, typer.Option(help="Iterations of retrofitting.")] = 10,
-    glove_only: Annotated[
-        bool, typer.Option("--glove-only", help="Use GloVe's words alone; with --iterations 0 their raw vectors.")
-    ] = False,
     max_words: Annotated[int | None, typer.Option(help="Largest number of terms; the most frequent are kept.")] = None,
 ) -> None:
     """Build a store from GloVe and word2vec vectors and the ConceptNet graph; run it again to resume a build."""
-    from semco.labels.build import build_from_options
+    from semco.labels.build import build_preset
 
     weights = None if relations is None else parse_relations(relations)
-    choices = {"alpha": alpha, "singular_power": power, "is_centred": centre, "dim": dim, "iterations": iterations}
+    files = {"glove": glove, "word2vec": word2vec, "conceptnet": conceptnet}
     with progress_bars() as report:
-        store = build_from_options(
-            {"glove": glove, "word2vec": word2vec, "conceptnet": conceptnet},
-            out,
-            weights,
-            choices,
-            is_equal=relation_weights == "equal",
-            infers=infer,
-            is_glove_only=glove_only,
-            max_words=max_words,
-            report=report,
-        )
+        store = build_preset(preset, files, out, weights, dim, max_words, report)
     print_store(store)
 
 

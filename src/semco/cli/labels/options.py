@@ -24,7 +24,11 @@ Classes = Annotated[
     ),
 ]
 Vectors = Annotated[
-    Path | None, typer.Option(help="A store made by `semco labels build`; the default is the bundled store.")
+    str | None,
+    typer.Option(
+        metavar="plain|FOLDER",
+        help="The store of the paper's build, or one made by `semco labels build`; the default is the bundled store.",
+    ),
 ]
 Aliases = Annotated[
     list[str] | None,
@@ -43,7 +47,7 @@ GroupRule = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
-def store_from_options(vectors: Path | None, alias: Sequence[str] | None = None) -> StoreSource:
+def store_from_options(vectors: str | None, alias: Sequence[str] | None = None) -> StoreSource:
     """Return the store that ``--vectors`` names, or the bundled one."""
     from semco.labels.sources import store_source
 
@@ -79,7 +83,7 @@ class SourceOptions:
         from semco.labels import label_source
 
         sources = {
-            "store": self.vectors,
+            "plain" if self.vectors == "plain" else "store": self.vectors,
             "attributes": self.attributes,
             "matrix": self.matrix,
             "encoder": self.encoder,
@@ -89,7 +93,7 @@ class SourceOptions:
             raise UserError("give only one of --vectors, --attributes, --matrix and --encoder.")
         values: dict[str, Any] = {
             "source": kinds[0] if kinds else "bundled",
-            "path": self.vectors or self.attributes or self.matrix,
+            "path": None if kinds == ["plain"] else self.vectors or self.attributes or self.matrix,
             "encoder": self.encoder,
             "aliases": parse_aliases(self.alias),
         }

@@ -89,7 +89,7 @@ def _with_method(cell: PaperCell, method: str) -> PaperCell:
 def _cells(name: str, table: Mapping[str, Any]) -> list[PaperCell]:
     if "rows" in table:
         return [
-            _table_cell(name, row, column, str(published), entry["recipe"], table.get("mu", {}))
+            _table_cell(name, row, column, str(published), entry, table.get("mu", {}))
             for row, entry in table["rows"].items()
             for column, published in entry["published"].items()
         ]
@@ -103,10 +103,12 @@ def _cells(name: str, table: Mapping[str, Any]) -> list[PaperCell]:
     ]
 
 
-def _table_cell(table: str, row: str, column: str, published: str, recipe: str, mu: Mapping[str, int]) -> PaperCell:
-    recipe = recipe.format(column=column, mu=mu.get(column, ""))
+def _table_cell(
+    table: str, row: str, column: str, published: str, entry: Mapping[str, Any], mu: Mapping[str, int]
+) -> PaperCell:
+    recipe = entry["recipe"].format(column=column, mu=mu.get(column, ""))
     recipe += ",cnn-13" if published.endswith("*") else ""
-    return PaperCell(table, row, column, published, recipe)
+    return PaperCell(table, row, column, published, recipe, tuple(entry.get("settings", {}).get(column, ())))
 
 
 def _sweep_cells(table: str, column: str, entry: Mapping[str, Any]) -> list[PaperCell]:

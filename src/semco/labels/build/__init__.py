@@ -2,13 +2,13 @@
 
 One file per step: `fetch` downloads the official files, `readers` read them, `vocabulary` orders the terms of all
 files, `retrofit` moves each set of vectors towards its neighbours in the graph, `combine` joins the sets by SVD, and
-`pipeline` runs the steps and writes the store.
+`pipeline` runs the steps and writes the store, as one of the `presets` says.
 """
 
 from __future__ import annotations
 
-from semco.labels.build.options import build_from_options
 from semco.labels.build.pipeline import build_store, import_numberbatch
+from semco.labels.build.presets import PRESETS, build_preset
 from semco.labels.build.settings import RELATIONS, BuildSettings
 
-__all__ = ["RELATIONS", "BuildSettings", "build_from_options", "build_store", "import_numberbatch"]
+__all__ = ["PRESETS", "RELATIONS", "BuildSettings", "build_preset", "build_store", "import_numberbatch"]

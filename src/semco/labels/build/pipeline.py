@@ -8,7 +8,7 @@ Shapes: n terms of the vocabulary, d embedding size.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -62,14 +62,12 @@ def build_store(
     relations: Mapping[str, float] = RELATIONS,
     settings: BuildSettings = BuildSettings(),  # noqa: B008 (frozen)
     max_words: int | None = None,
-    keep: Collection[str] | None = None,
     report: Report = no_report,
 ) -> VectorStore:
     """Build the store ``out`` from one or two sets of vectors and a ConceptNet graph.
 
     ``max_words`` limits each file of vectors to its most frequent words, and the vocabulary, which includes the graph's
-    own terms, to as many. With ``keep``, all terms take part in the computation but only these are stored. Without a
-    graph, ``settings.iterations`` must be 0.
+    own terms, to as many. Without a graph, ``settings.iterations`` must be 0.
     """
     files = {name: Path(path) for name, path in (("glove", glove), ("word2vec", word2vec)) if path is not None}
     if not files:
@@ -90,12 +88,14 @@ def build_store(
     graph = vocabulary_graph(edges, vocabulary)
     inputs = [*files.values(), *graph_files.values()]
     rows = [_retrofit_vectors(stages, name, start, graph, all_settings, inputs) for name in files]
-    has_edges = np.diff(graph.indptr) > 0  # the other terms, mostly proper names, would dominate the SVD
-    matrix, known = _combine_sets(rows, settings, has_edges, report)
+    # With translated vectors every word of a file is in both sets. Those without edges, mostly proper names, would then
+    # dominate the SVD; otherwise it is fitted to all common terms, as the paper says.
+    fitted = np.diff(graph.indptr) > 0 if settings.translated_alpha > 0 else None
+    matrix, known = _combine_sets(rows, settings, fitted, report)
     header = _header({**files, **graph_files}, counts, all_settings, report)
     header["default_eps"] = sibling_eps(matrix, known & in_all_files, is_a_pairs(edges, vocabulary))
     kin = None if conceptnet is None else vocabulary_kin(edges, vocabulary)
-    _write(out, vocabulary, matrix, known, keep, header, kin, report)
+    _write(out, vocabulary, matrix, known, header, kin, report)
     stages.remove()
     return VectorStore.open(out)
 
@@ -126,11 +126,7 @@ class _Start:
         """Return the weight (n,) of each term's own vector."""
         _, *masks = self.rows[name]
         factors = (1.0, self.settings.translated_alpha, self.settings.composed_alpha)
-        own = self.settings.alpha
-        parts = [
-            own_weights(graph, mask, factor) if own is None else own * factor * mask
-            for mask, factor in zip(masks, factors, strict=True)
-        ]
+        parts = [own_weights(graph, mask, factor) for mask, factor in zip(masks, factors, strict=True)]
         total: NDArray[np.float64] = np.sum(parts, axis=0)
         return total
 
@@ -207,7 +203,7 @@ def _retrofit_vectors(
 
 
 def _combine_sets(
-    rows: list[tuple[Rows, Mask]], settings: BuildSettings, fitted: Mask, report: Report
+    rows: list[tuple[Rows, Mask]], settings: BuildSettings, fitted: Mask | None, report: Report
 ) -> tuple[Rows, Mask]:
     """Return the combined rows (n, dim), and which terms have a vector that is not zero (n,)."""
     report("combining", 0, 1)
@@ -221,18 +217,14 @@ def _write(
     vocabulary: Vocabulary,
     matrix: Rows,
     known: Mask,
-    keep: Collection[str] | None,
     header: Mapping[str, Any],
     kin: Kin | None,
     report: Report,
 ) -> None:
     report("writing", 0, 1)
-    wanted = None if keep is None else set(keep)
-    positions = [i for i in np.flatnonzero(known).tolist() if wanted is None or vocabulary.terms[i] in wanted]
-    if not positions:
-        raise UserError(f"none of the {len(wanted or ())} terms to keep has a vector; nothing was written to {out}.")
-    terms = [vocabulary.terms[i] for i in positions]
-    kept = None if kin is None else reordered(kin, np.asarray(positions))
+    positions = np.flatnonzero(known)
+    terms = [vocabulary.terms[i] for i in positions.tolist()]
+    kept = None if kin is None else reordered(kin, positions)
     VectorStore.write(out, terms, matrix[positions], range(len(positions)), header, kin=kept)
     report("writing", 1, 1)
 

@@ -5,15 +5,16 @@ Minimises the objective of the paper,
     E(v) = sum_i alpha_i |v_i - v^_i|^2 + sum_(i,j) beta_ij |v_i - v_j|^2
 
 where alpha_i > 0 for terms with a vector and alpha_i = 0 for terms that occur only in the graph, which get a vector in
-this way.
-NOTE: the paper uses alpha_i = 1, with which a term with a thousand edges (``man``, ``animal``) becomes the mean of its
-neighbours. We follow ConceptNet: alpha_i is proportional to the summed weight of the term's edges (`own_weights`), so
-that every term keeps the same share of its own vector.
-Setting the gradient to zero gives, with W = beta + beta^T and D its row sums,
+this way. Setting the gradient to zero gives, with W = beta + beta^T and D its row sums,
 
     v_i = (alpha_i v^_i + sum_j W_ij v_j) / (alpha_i + D_i)
 
 which is iterated (Jacobi). A step never increases E, because D + alpha + W is positive semi-definite.
+
+The paper has alpha_i = 1 and follows the algorithm of Faruqui et al. (2015), where beta_ij = 1 / degree(i): every row
+of the graph sums to 1, as in ConceptNet's code. To divide row i by D_i is the same iteration as to divide nothing and
+have alpha_i = D_i, which is what `own_weights` returns. With alpha_i = 1 beside weights that were not divided, a term
+with a thousand edges (``man``, ``animal``) would be the mean of its neighbours.
 
 Shapes: n terms, d embedding size.
 """
@@ -98,10 +99,7 @@ def adjacency(start: NDArray[Any], end: NDArray[Any], weight: NDArray[Any], size
 
 
 def own_weights(graph: sparse.csr_array, known: Mask, factor: float) -> Weights:
-    """Return alpha (n,): ``factor`` times the summed edge weights of each known term, 0 for the other terms.
-
-    The paper's choice is the same alpha for all known terms, whatever their edges: ``factor * known``.
-    """
+    """Return alpha (n,): ``factor`` times the summed edge weights of each known term (1 without edges), else 0."""
     degree = np.asarray(graph.sum(axis=1), dtype=np.float64)
     alpha: Weights = factor * np.where(degree > 0, degree, 1.0) * known
     return alpha

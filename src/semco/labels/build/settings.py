@@ -25,11 +25,10 @@ class BuildSettings:
 
     dim: int = 128  # size of the stored vectors
     iterations: int = 10  # of retrofitting
-    alpha: float | None = None  # weight of a term's own vector (paper: 1); None: the summed weight of its edges
-    translated_alpha: float = 0.5  # the same for a vector translated from another set (`infer`), times alpha; paper: 0
-    composed_alpha: float = 2.0  # the same for a vector composed of the term's words, times alpha; paper: 0
-    singular_power: float = 0.5  # each direction is scaled by its singular value to this power; paper: 1
-    is_centred: bool = True  # subtract the mean of each set of vectors first; paper: no
+    translated_alpha: float = 0.5  # weight of a vector translated from another set (`infer`); one of a file has 1
+    composed_alpha: float = 2.0  # the same for a vector composed of the term's words
+    singular_power: float = 0.5  # each direction is scaled by its singular value to this power
+    is_centred: bool = True  # subtract the mean of each set of vectors first
 
 
 def check_settings(relations: Mapping[str, float], settings: BuildSettings, max_words: int | None) -> None:
@@ -40,8 +39,6 @@ def check_settings(relations: Mapping[str, float], settings: BuildSettings, max_
         raise UserError(
             f"dim = {settings.dim} must be at least 2, and iterations = {settings.iterations} must not be negative."
         )
-    if settings.alpha is not None and not settings.alpha > 0:
-        raise UserError(f"alpha = {settings.alpha:g} must be positive.")
     if not (settings.translated_alpha >= 0 and settings.composed_alpha >= 0):
         raise UserError(
             f"translated_alpha = {settings.translated_alpha:g} and composed_alpha = {settings.composed_alpha:g} must"
