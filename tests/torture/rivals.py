@@ -107,7 +107,7 @@ def kill_comparison(case: Case) -> None:
     wait_until_free(case, out)
     finish(case.originals.cells(out))
     for cell in case.originals.cells(out):
-        compare(case.originals.folder / "comparison" / cell.run.path.name, cell.run.path)
+        compare(case.originals.folder / "comparison" / cell.run.path.name, cell.run.path, was_stopped=True)
 
 
 def wait_until_free(case: Case, out: Path) -> None:
