@@ -34,6 +34,24 @@ def test_json_without_a_dry_run_is_refused() -> None:
     assert "--dry-run" in done.stderr
 
 
+def test_groups_are_one_json_object() -> None:
+    done = run_here("reproduce", "groups", "--json")
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(done.stdout)
+    assert shown["labels"]["source"] == "plain"
+    (mini,) = (one for one in shown["groups"] if one["data"] == "mini-imagenet" and one["is_papers"])
+    assert mini["eps"] == 0.3
+    assert mini["scores"]["retrofitted"]["right"] >= 20
+    assert mini["scores"]["retrofitted"]["published"] == 24
+    assert len({one["eps"] for one in shown["groups"] if one["data"] == "domainnet-real"}) == 10
+
+
+def test_groups_for_people() -> None:
+    done = run_here("reproduce", "groups")
+    assert "mini-imagenet, eps 0.3: " in done.stdout
+    assert "22 of 24, 0.44" in done.stdout
+
+
 def test_finished_runs_are_skipped_and_nothing_is_compared_with_another_setting(
     trained: list[str], tiny_options: list[str], tmp_path: Path
 ) -> None:

@@ -132,9 +132,6 @@ def become(request: dict[str, Any]) -> None:
     import torch
 
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1)))
-    from semco.training import precision
-
-    precision.INSTRUCTIONS = frozenset()  # float32, as in the tests themselves, however fast bfloat16 is at the moment
 
 
 def parent_of(process: int) -> int:

@@ -392,7 +392,8 @@ def test_a_round_is_trained_stopped_resumed_and_used(tmp_path: Path) -> None:
             studio.project.label([number], label, "a", None)
         assert studio.ask("/api/training", {"action": "start", "start": "scratch"})[1]["state"] == "running"
         assert studio.ask("/api/training", {"action": "start"})[0] == 400  # one at a time
-        while not studio.ask("/api/training")[1].get("curves"):
+        while not (status := studio.ask("/api/training")[1]).get("curves"):
+            assert status["state"] == "running", status
             time.sleep(0.05)
         studio.ask("/api/training", {"action": "stop"})
         stopped = studio.wait_for("/api/training", "stopped")
