@@ -7,10 +7,12 @@ a status from 500 on, none takes longer than `PATIENCE`, and nothing writes a tr
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import http.client
 import json
 import os
 import resource
+import secrets
 import shutil
 import signal
 import sys
@@ -34,8 +36,7 @@ from torture.attack import Attack, Case, Failure
 from torture.studio_memory import Change, Memory, journal_lines
 
 PHOTOS, FIRST = 12, {1: "red", 2: "green", 3: "blue"}
-PATIENCE = 20.0  # seconds for an answer
-TOKEN = "token"
+PATIENCE, LAST_PATIENCE = 20.0, 60.0  # seconds for an answer, and for the end of the Studio
 SETTINGS = (
     "model.backbone=tiny", "data.image_size=8", "training.steps=20", "training.batch_size=4", "training.mu=1",
     "training.device=cpu", "optim.lr=0.001",
@@ -96,22 +97,26 @@ class Server:
 
     pid: int
     port: int
+    token: str
     is_ending: bool = False
 
     def raw(self, path: str, body: Any = None) -> tuple[int, bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
-        headers = {"Authorization": f"Bearer {TOKEN}"}
+        headers = {"Authorization": f"Bearer {self.token}"}
         try:
             content = None if body is None else json.dumps(body)
             connection.request("GET" if body is None else "POST", path, content, headers)
             response = connection.getresponse()
-            return response.status, response.read()
+            status, content = response.status, response.read()
         except TimeoutError:
             raise Failure(f"no answer within {PATIENCE:g} s", f"{path} {body}") from None
         except (OSError, http.client.HTTPException) as error:
             raise GoneError(str(error)) from None
         finally:
             connection.close()
+        if status == 401:
+            raise GoneError("another Studio has got the port")
+        return status, content
 
     def ask(self, path: str, body: Any = None) -> tuple[int, Any]:
         """Return status and values; an error of the Studio, or an end that nobody asked for, is a failure."""
@@ -129,17 +134,30 @@ class Server:
         self.is_ending = True
         os.kill(self.pid, number)
 
+    def wait(self) -> int:
+        """Return the exit code; what a Studio that does not end is doing is written to its log."""
+        end = time.monotonic() + LAST_PATIENCE
+        while (ended := os.waitpid(self.pid, os.WNOHANG))[0] == 0:
+            if time.monotonic() > end:
+                os.kill(self.pid, signal.SIGUSR1)
+                time.sleep(1)
+                os.kill(self.pid, signal.SIGKILL)
+            time.sleep(0.005)
+        return os.waitstatus_to_exitcode(ended[1])
 
-def serve(originals: Originals, project: Path, listening: Any, log: Path) -> None:
+
+def serve(originals: Originals, project: Path, listening: Any, token: str, log: Path) -> None:
     """The work of the process."""
     os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
+    faulthandler.register(signal.SIGUSR1, file=2)
     obey_permissions()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.executable = originals.python
+    os.environ["XDG_CACHE_HOME"] = str(log.with_name("cache"))
     semco.studio.project.describe = slow_describe
     try:
         with Project(originals.photos, project, tuple(FIRST.values()), SETTINGS) as opened:
-            app_server(build_app(opened, Guard(listening.getsockname()[1], TOKEN))).run([listening])
+            app_server(build_app(opened, Guard(listening.getsockname()[1], token))).run([listening])
     except KeyboardInterrupt:
         os._exit(0)
 
@@ -147,23 +165,24 @@ def serve(originals: Originals, project: Path, listening: Any, log: Path) -> Non
 @contextmanager
 def studio(originals: Originals, project: Path, folder: Path) -> Iterator[Server]:
     """Start a Studio and stop it; what it writes to the terminal must hold no traceback."""
-    log = folder / "studio.log"
-    listening = bind()
+    log, token, listening = folder / "studio.log", secrets.token_hex(8), bind()
     listening.listen()
     pid = os.fork()
     if pid == 0:
         try:
-            serve(originals, project, listening, log)
+            serve(originals, project, listening, token, log)
         finally:
             os._exit(1)
-    server = Server(pid, listening.getsockname()[1])
+    server = Server(pid, listening.getsockname()[1], token)
     listening.close()
     try:
         yield server
     finally:
         server.end(signal.SIGTERM)
-        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        code = server.wait()
     text = log.read_text(errors="replace")
+    if "most recent call first" in text:
+        raise Failure(f"the Studio did not end within {LAST_PATIENCE:g} s", text[-3000:])
     if "Traceback" in text or code not in (0, -signal.SIGKILL):
         raise Failure(f"the Studio ended with code {code} or a traceback", text[-3000:])
 
@@ -293,8 +312,9 @@ def case(case: Case) -> str:
         for each in running:
             each.result()
     memory.settle(journal)
-    for damages in (False, True):  # a Studio that was closed has a copy of every line
-        if damages:
+    stages = ("as it is", "whole", "damaged") if event == "read-only folder" else ("as it is", "damaged")
+    for stage in stages:
+        if stage == "damaged":  # a Studio that was closed has a copy of every line, if it could write
             damage_line(random, journal)
         with studio(originals, project, case.folder) as server:
             verify(server, memory)
@@ -313,4 +333,4 @@ def damage_line(random: Random, journal: Path) -> None:
     journal.write_bytes(b"".join(lines))
 
 
-ATTACK = Attack("studio", cases=100, minutes=4, case=case, prepare=prepare, limit=120, memory=None)
+ATTACK = Attack("studio", cases=100, minutes=4, case=case, prepare=prepare, limit=200, memory=None)
