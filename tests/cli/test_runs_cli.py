@@ -221,7 +221,7 @@ def test_help_needs_none_of_the_heavy_libraries() -> None:
     code = """
 import sys
 from semco.cli.main import app
-for command in ([], ["train"], ["labels"], ["bench"]):
+for command in ([], ["train"], ["labels"], ["data"]):
     try:
         app([*command, "--help"])
     except SystemExit as ended:

@@ -117,6 +117,20 @@ def test_a_build_whose_folder_is_deleted_starts_again(tmp_path: Path, chunk: int
     assert is_right(file)
 
 
+def test_a_file_that_is_exchanged_while_it_is_made_is_made_again(tmp_path: Path) -> None:
+    file, made = array_in(tmp_path / "key"), []
+
+    def make(number: int) -> Chunk:
+        made.append(number)
+        if made == [0, 1]:
+            file.data.unlink()
+            file.data.write_bytes(bytes(15))
+        return rows(number)
+
+    fill(file, make)
+    assert is_right(file)
+
+
 def test_a_folder_that_is_deleted_again_and_again_is_one_sentence(tmp_path: Path) -> None:
     file = array_in(tmp_path / "key")
 

@@ -17,10 +17,11 @@ from semco.config import Config, merge
 from semco.data.sources import load
 from semco.data.split import Split
 from semco.errors import UserError
-from semco.experiment import selection, train, write
+from semco.experiment import train, write
 from semco.experiment.continuation import continue_run
 from semco.predict.predictor import load as load_predictor
 from semco.run.folder import RunFolder
+from semco.suggestions import select
 from semco.suggestions.select import cover
 from semco.suggestions.suggest import suggest, write_suggestions
 from tests.conftest import CLASSES, tiny_images
@@ -63,8 +64,8 @@ def test_near_duplicates_are_not_chosen() -> None:
 
 
 def test_large_pools_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selection, "MOST_CANDIDATES", 12)
-    monkeypatch.setattr(selection, "MOST_POINTS", 9)
+    monkeypatch.setattr(select, "MOST_CANDIDATES", 12)
+    monkeypatch.setattr(select, "MOST_POINTS", 9)
     features = unit(*range(0, 360, 10))
     for count in (5, 12, 20):
         found = [position for position, _ in cover(features, unit(), count)]

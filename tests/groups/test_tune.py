@@ -5,8 +5,6 @@ import pytest
 
 from semco.groups.grouping import EVIDENCE_EPS, group_classes
 from semco.groups.tune import (
-    distances,
-    eps_for_share,
     merge_heights,
     round_steps,
     suggested_eps,
@@ -14,6 +12,7 @@ from semco.groups.tune import (
     suggestion_reason,
     tune,
 )
+from semco.labels.distances import distances, eps_for_share
 from semco.labels.embeddings import LabelEmbeddings
 from semco.labels.evidence import Evidence
 

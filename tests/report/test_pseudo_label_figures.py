@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from semco.report.analysis.sections.similarity import SimilarClasses
 
 from semco.report.analysis.counts import ClassCounts
 from semco.report.analysis.sections import comparison_table
+from semco.report.analysis.similarity import SimilarClasses
 from semco.report.figures import move_apart
 from semco.report.pseudo_label_figures import (
     disagreement_charts,
