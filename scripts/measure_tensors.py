@@ -1,8 +1,8 @@
 """Print the largest size of all tensors that are alive at one time in a training step, in several ways of computing it.
 
 Unlike the peak memory of a process (`python -m benchmarks step`) it does not depend on the processor: the scratch
-memory of operators does not count. So bfloat16 can be compared on a CPU without instructions for it, where convolutions take a
-detour through large scratch tensors.
+memory of operators does not count. So bfloat16 can be compared on a CPU without instructions for it, where convolutions
+take a detour through large scratch tensors.
 
     python scripts/measure_tensors.py --batch-size 16
 """
