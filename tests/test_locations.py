@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 # Tests that start programs, read files of the package, or look at paths of its source.
 PART = ("test_torture.py", "cli", "report/test_page.py", "studio/test_studio_cli.py", "labels/test_bundled_names.py")
 OF_SOURCE = ("test_architecture.py", "test_docs.py")
-FOLDERS = ("docs", "scripts", "src", "tests")
+FOLDERS = ("benchmarks", "docs", "scripts", "src", "tests")
 
 pytestmark = pytest.mark.slow
 

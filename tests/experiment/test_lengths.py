@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +51,9 @@ def test_with_equal_time_each_method_takes_as_many_as_fit() -> None:
 
 
 def test_from_loaded_weights_nothing_is_timed() -> None:
-    cells = [cell("linear_probe", **LOADED), cell("semco_plus", **LOADED)]
+    cells = [cell("fixmatch", **LOADED), cell("semco_plus", **LOADED)]
     found = choose_lengths(cells, "steps", None, steps_of=no_timing)
-    assert found == Lengths("steps", None, {"linear_probe": MOST_STEPS, "semco_plus": MOST_STEPS})
+    assert found == Lengths("steps", None, {"fixmatch": MOST_STEPS, "semco_plus": MOST_STEPS})
     assert found.describe() == "equal steps, 600 per run"
     assert choose_lengths([cell("semco", **LOADED)], "steps", 2, steps_of=steps_of).steps == {"semco": 12}
 
@@ -140,8 +139,9 @@ def test_steps_are_timed_on_the_data(
     assert steps_that_fit(request, 1) == steps
 
 
-def test_a_method_without_steps_is_not_timed(tiny_values: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    timer: Callable[..., Speed] = lambda _: pytest.fail("timed")  # noqa: E731
-    monkeypatch.setattr(lengths, "measure_speed", timer)
-    values = tiny_values | {"training": {"steps": None}, "method": {"name": "linear_probe"}}
-    assert steps_that_fit(configure(options=values), 1) == 300 * 1024
+def test_a_method_without_steps_has_no_length(tmp_path: Path) -> None:
+    probe = cell("linear_probe", **LOADED)
+    cells, found = with_lengths([probe, cell("semco_plus", **LOADED)], tmp_path, "steps")
+    assert cells[0] == probe
+    assert found == Lengths("steps", None, {"semco_plus": MOST_STEPS})
+    assert with_lengths([probe], tmp_path / "alone", "time") == ([probe], None)

@@ -19,6 +19,7 @@ from semco.experiment.loading import load_request
 from semco.experiment.plan import MINUTES, measure_speed
 from semco.experiment.problem import prepare
 from semco.files import read_json_object, write_json
+from semco.methods import Method
 from semco.models import has_weights
 from semco.resolve import Machine, resolve
 from semco.resolve.rules import MOST_STEPS, with_value
@@ -47,8 +48,10 @@ class Lengths:
 
 
 def has_length(request: Config) -> bool:
-    """Return whether a request says how many steps its run takes."""
-    return request.training.steps is not None or request.training.epochs is not None
+    """Return whether a request says how many steps its run takes, or its method takes none."""
+    training = request.training
+    is_given = training.steps is not None or training.epochs is not None
+    return is_given or not Method.registry[request.method.name].takes_steps
 
 
 def with_lengths(
@@ -102,8 +105,6 @@ def steps_that_fit(request: Config, minutes: float) -> int:
     problem = prepare(config, loaded.dataset, loaded.facts.label_vectors(config.labels), observer)
     device = choose_device(config.training.device, processes)
     context = Context.of(config, Path(), problem, device, processes, observer)
-    if not context.method.takes_steps:
-        return config.training.total_steps
     return measure_speed(context).steps_in(minutes, config.training.total_steps)
 
 
