@@ -20,6 +20,10 @@ OPTIONS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-
 IMPATIENT = "const patient = setInterval; window.setInterval = (work, time) => patient(work, time / 10);"
 
 
+class LeftError(AssertionError):
+    """The page was left for another one before it could answer."""
+
+
 class Browser:
     """One page of a browser. Use it as a context manager."""
 
@@ -70,6 +74,8 @@ class Browser:
             values = json.loads(reply)
             self._note(values)
             if values.get("id") == self._next:
+                if values.get("error", {}).get("message") == "Inspected target navigated or closed":
+                    raise LeftError(values)
                 assert "error" not in values, values
                 return values["result"]
 
@@ -179,7 +185,14 @@ class Browser:
     def wait(self, condition: str, seconds: float = 60.0) -> Any:
         """Return the value of an expression as soon as it is true."""
         end = time.monotonic() + seconds
-        while not (value := self.run(condition)):
+        while not (value := self._run_if_here(condition)):
             assert time.monotonic() < end, condition
             time.sleep(0.05)
         return value
+
+    def _run_if_here(self, script: str) -> Any:
+        """Return the value of an expression; None while the browser is on its way to another page."""
+        try:
+            return self.run(script)
+        except LeftError:
+            return None
