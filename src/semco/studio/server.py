@@ -44,7 +44,11 @@ HEADERS = {
 REPORT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; sandbox allow-scripts"
 )
-ON_TO_THE_PAGE = '<!DOCTYPE html><meta http-equiv="refresh" content="0; url=/"><title>SemCo Studio</title>'
+# It names an empty icon, so that the browser does not ask for /favicon.ico.
+ON_TO_THE_PAGE = (
+    '<!DOCTYPE html><link rel="icon" href="data:,"><meta http-equiv="refresh" content="0; url=/">'
+    "<title>SemCo Studio</title>"
+)
 T = TypeVar("T")
 
 
