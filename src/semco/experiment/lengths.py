@@ -16,13 +16,13 @@ from semco.errors import UserError
 from semco.experiment.comparison import Cell
 from semco.experiment.context import Context
 from semco.experiment.loading import load_request
-from semco.experiment.plan import MINUTES, measure_speed
+from semco.experiment.plan import MINUTES, measure_speed, with_steps
 from semco.experiment.problem import prepare
 from semco.files import read_json_object, write_json
 from semco.methods import Method
 from semco.models import has_weights
 from semco.resolve import Machine, resolve
-from semco.resolve.rules import MOST_STEPS, with_value
+from semco.resolve.rules import MOST_STEPS
 from semco.training.execution import choose_device
 from semco.training.observer import NullObserver
 
@@ -69,7 +69,7 @@ def with_lengths(
         )
     lengths = choose_lengths(list(first.values())[::-1], equal, minutes, saved)
     write_json(out / PLAN_FILE, asdict(lengths))
-    return [_with_steps(cell, lengths) if cell.variant in first else cell for cell in cells], lengths
+    return [_with_length(cell, lengths) if cell.variant in first else cell for cell in cells], lengths
 
 
 def choose_lengths(
@@ -124,6 +124,5 @@ def read_lengths(out: Path) -> Lengths | None:
         raise UserError(f"{file} is damaged ({error}); remove it, or choose another folder.") from None
 
 
-def _with_steps(cell: Cell, lengths: Lengths) -> Cell:
-    request = with_value(cell.config, "training.minutes", None)
-    return replace(cell, config=with_value(request, "training.steps", lengths.steps[cell.variant]))
+def _with_length(cell: Cell, lengths: Lengths) -> Cell:
+    return replace(cell, config=with_steps(cell.config, lengths.steps[cell.variant]))

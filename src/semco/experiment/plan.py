@@ -43,6 +43,12 @@ def with_default_minutes(request: Config, minutes: float = MINUTES) -> Config:
     return request.model_copy(update={"training": training.model_copy(update={"minutes": minutes})})
 
 
+def with_steps(request: Config, steps: int) -> Config:
+    """Return a request with a number of steps in place of minutes."""
+    training = request.training.model_copy(update={"steps": steps, "minutes": None})
+    return request.model_copy(update={"training": training})
+
+
 @dataclass(frozen=True)
 class Speed:
     """How long the parts of a run take on this machine."""

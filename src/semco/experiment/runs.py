@@ -17,14 +17,14 @@ from semco.experiment.context import Context
 from semco.experiment.fit import fit, make_trainer
 from semco.experiment.judge import judge, measure_probe
 from semco.experiment.loading import Loaded, load_request
-from semco.experiment.plan import describe_plan, measure_speed
+from semco.experiment.plan import describe_plan, measure_speed, with_steps
 from semco.experiment.problem import prepare
 from semco.experiment.problem_files import read_problem, write_problem
 from semco.experiment.write import Steps, write
 from semco.methods import describe_method
 from semco.report import write_report
 from semco.resolve import Machine, resolve
-from semco.resolve.rules import is_open, with_value
+from semco.resolve.rules import is_open
 from semco.run.data_record import changes_of_listing, write_data_record
 from semco.run.folder import RunFolder, check_free, free_run_folder
 from semco.run.identity import changes_of_command
@@ -66,7 +66,8 @@ def _start(request: Config, path: Path, observer: Observer, dataset: Dataset | N
             check_free(path)  # before the data are read, which may take minutes
         check_batch_size(request.training.batch_size, processes.world_size)
         loaded = load_request(request, observer, dataset)
-        resolution = resolve(request, loaded.facts, Machine.of_this_process())
+        machine = Machine.of_this_process()
+        resolution = resolve(request, loaded.facts, machine)
     for note in resolution.notes:
         observer.on_message(note)
     config = broadcast_from_main(resolution.config, processes)
@@ -75,7 +76,7 @@ def _start(request: Config, path: Path, observer: Observer, dataset: Dataset | N
         problem = prepare(config, loaded.dataset, loaded.facts.label_vectors(config.labels), observer)
         context = Context.of(config, path, problem, device, processes, observer)
         if processes.is_main and request.training.minutes is not None:
-            config = _fit_into_minutes(request, loaded, context)
+            config = _fit_into_minutes(request, loaded, machine, context)
     config = broadcast_from_main(config, processes)
     with same_error_everywhere(processes):
         if processes.is_main:
@@ -83,7 +84,7 @@ def _start(request: Config, path: Path, observer: Observer, dataset: Dataset | N
     return context.with_config(config)
 
 
-def _fit_into_minutes(request: Config, loaded: Loaded, context: Context) -> Config:
+def _fit_into_minutes(request: Config, loaded: Loaded, machine: Machine, context: Context) -> Config:
     """Return the configuration with as many steps as fit into the minutes of the request."""
     config, observer = context.config, context.observer
     if not context.method.takes_steps:
@@ -93,8 +94,7 @@ def _fit_into_minutes(request: Config, loaded: Loaded, context: Context) -> Conf
     assert minutes is not None
     speed = measure_speed(context)
     steps = speed.steps_in(minutes, config.training.total_steps)
-    timed = with_value(with_value(request, "training.minutes", None), "training.steps", steps)
-    config = resolve(timed, loaded.facts, Machine.of_this_process()).config
+    config = resolve(with_steps(request, steps), loaded.facts, machine).config
     for line in describe_plan(config, speed, context.processes.world_size):
         observer.on_message(line)
     return config
