@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check lint format bench slow torture clean
+.PHONY: demo test check lint format bench slow torture docs dist clean
 
 demo: $(STAMP)
 	$(BIN)/semco demo
@@ -42,6 +42,17 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks scale
 	$(BIN)/python -m benchmarks labels
 
+# The site, in build/site; a broken link or reference fails.
+docs: $(STAMP)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,docs]'
+	$(BIN)/mkdocs build
+
+# The wheel and the source archive, in dist/.
+dist: $(STAMP)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt build
+	rm -rf dist
+	$(BIN)/python -m build
+
 # Installs once; again only when what is to be installed changed.
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -49,4 +60,4 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
