@@ -144,3 +144,12 @@ def test_advice_on_size_and_backbone(side: int, size: int, backbone: str) -> Non
     advice = advise(facts, [12, 3], 5)
     assert (advice.median_side, advice.image_size, advice.backbone) == (side, size, backbone)
     assert advice.wanted == (0, 7)
+
+
+def test_an_empty_name_does_not_hide_what_is_known_of_the_others(tmp_path: Path) -> None:
+    for i, name in enumerate(("cat", " ", "dog")):
+        (tmp_path / name).mkdir()
+        photo(i).save(tmp_path / name / "0.png")
+    found = check_source(DataConfig(source=str(tmp_path)))
+    assert {each.name for each in found.names} == {"cat", "dog"}
+    assert "the class name ' ' is empty; give its folder a name." in found.notes

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Column, Table
 
+from semco.cli.completion import complete_methods
 from semco.cli.options import RunOptions, default_recipe
 from semco.cli.shared_options import with_options
 
@@ -24,7 +25,8 @@ def compare(
     methods: Annotated[
         str,
         typer.Option(
-            help="Methods, or recipes and settings joined by +: a,b+c,a+training.mu=7. The first is the base."
+            help="Methods, or recipes and settings joined by +: a,b+c,a+training.mu=7. The first is the base.",
+            autocompletion=complete_methods,
         ),
     ],
     vary: Annotated[

@@ -8,24 +8,33 @@ from typing import Annotated
 
 import typer
 
+from semco.cli.completion import complete_method, complete_recipes
 from semco.cli.display import Display
 from semco.cli.options import RunOptions, default_recipe
 from semco.cli.running import importing, is_main, run_in_processes, show_how_to_resume, show_result, status_console
 from semco.cli.shared_options import with_options
+
+MethodName = Annotated[
+    str | None, typer.Option(help="The method; 'semco methods' lists them.", autocompletion=complete_method)
+]
+RecipeNames = Annotated[
+    str | None,
+    typer.Option(help="Recipes, later ones win: a,b,c; see 'semco recipes'.", autocompletion=complete_recipes),
+]
 
 
 @with_options(RunOptions)
 def train(
     options: RunOptions,
     *,
-    method: Annotated[str | None, typer.Option(help="The method; 'semco methods' lists them.")] = None,
+    method: MethodName = None,
     strict: Annotated[bool | None, typer.Option("--strict", help="Stop at an unreadable image.")] = None,
     strict_names: Annotated[
         bool | None, typer.Option("--strict-names", help="Stop at a class name that has no label vector.")
     ] = None,
     epochs: Annotated[float | None, typer.Option(help="Length of the run in epochs of 65,536 labelled images.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the split, the initial weights and the views.")] = None,
-    recipe: Annotated[str | None, typer.Option(help="Recipes, later ones win: a,b,c; see 'semco recipes'.")] = None,
+    recipe: RecipeNames = None,
     config: Annotated[Path | None, typer.Option(help="A YAML file of configuration values.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder; by default a new one below runs/.")] = None,
     minutes: Annotated[

@@ -165,12 +165,14 @@ def _place(label: int, held_out: int) -> str:
 
 def _look_up(names: Sequence[str]) -> tuple[tuple[ClassName, ...], tuple[str, ...]]:
     """Return what class names were taken for, and notes about those that were not found or are not certain."""
+    readable = [name for name in names if name.strip()]
+    empty = tuple(f"the class name {name!r} is empty; give its folder a name." for name in names if not name.strip())
     try:
-        found = label_source(LabelsConfig()).vectors(names)
+        found = label_source(LabelsConfig()).vectors(readable)
     except UserError as error:
-        return (), (str(error),)
+        return (), (*empty, str(error))
     rows = zip(found.names, found.terms, found.routes, strict=True)
-    return tuple(ClassName(*row) for row in rows), found.notes
+    return tuple(ClassName(*row) for row in rows), (*empty, *found.notes)
 
 
 def lines(check: Check) -> list[str]:
