@@ -16,10 +16,11 @@ import pytest
 
 from semco.config import DataConfig
 from semco.data.sources import list_source
+from semco.data.sources.label_formats import csv_text
 from semco.errors import UserError
 from semco.studio.journal import SNAPSHOT_EVERY, Conflict, Entry, Journal
 from semco.studio.journal.entry import CLASSES, sealed
-from semco.studio.label_file import csv_text, fits_csv, label_rows, write_label_file
+from semco.studio.label_file import fits_csv, label_rows, write_label_file
 
 TABLE = {"classes": [[1, "cat", ""], [2, "dog", ""]], "together": [], "apart": [], "next_number": 3}
 

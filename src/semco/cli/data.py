@@ -1,11 +1,11 @@
-"""``semco data``: check images before a run, and the files that runs keep."""
+"""``semco data``: check images before a run, convert labels, and the files that runs keep."""
 
 from __future__ import annotations
 
 import json
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -14,7 +14,11 @@ from semco.cli.app import App
 from semco.cli.labels.display import print_table, progress_bars
 from semco.errors import data_size
 
-app = App(help="Check a folder of images, and list or clear stored pixels and features.", no_args_is_help=True)
+app = App(
+    help="Check a folder of images, convert its labels, list or clear stored features.",
+    no_args_is_help=True,
+)
+LabelFormat = Literal["csv", "label-studio", "fiftyone", "coco"]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -43,6 +47,27 @@ def check(
     console = Console(soft_wrap=True, markup=False, highlight=False)
     for line in [*lines(found), *([f"page: {out}"] if out is not None else [])]:
         console.print(line)
+
+
+@app.command()
+def convert(
+    path: Annotated[Path, typer.Argument(help="A folder of images, in any layout that runs read.")],
+    out: Annotated[Path, typer.Option(help="The file to write.")],
+    to: Annotated[LabelFormat, typer.Option(help="The format of the file.")] = "csv",
+    labels_from: Annotated[Path | None, typer.Option(help="A file of labels: CSV, or JSON of these tools.")] = None,
+) -> None:
+    """Write the labels of a folder for Label Studio, FiftyOne (labels.json) or COCO, or as CSV."""
+    from semco.config import DataConfig
+    from semco.data.sources.label_formats import FORMATS, labels_of
+    from semco.data.sources.layouts import list_images
+    from semco.errors import UserError
+    from semco.files import exists, write_text
+
+    if exists(out):
+        raise UserError(f"{out} exists; choose another file.")
+    labels = labels_of(list_images(path, DataConfig(source=str(path), labels_from=labels_from)), path)
+    write_text(out, FORMATS[to](labels))
+    typer.echo(f"{len(labels):,} images, {sum(label is not None for _, label in labels):,} labels: {out}")
 
 
 @app.command()

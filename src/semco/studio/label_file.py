@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from semco.data.sources.label_formats import csv_text
 from semco.errors import UserError
 from semco.files import write_text
 
@@ -17,15 +16,6 @@ Rows = Sequence[tuple[str, str]]  # path of a photo, name of its class
 def label_rows(labels: Mapping[str, int], names: Mapping[int, str]) -> Rows:
     """Return path and class name of every photo whose class exists, sorted by path."""
     return sorted((photo, names[class_id]) for photo, class_id in labels.items() if class_id in names)
-
-
-def csv_text(rows: Rows) -> str:
-    """Return a table with the columns path and label."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("path", "label"))
-    writer.writerows(rows)
-    return text.getvalue()
 
 
 def fits_csv(path: str) -> bool:

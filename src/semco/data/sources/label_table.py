@@ -1,4 +1,4 @@
-"""Tables of labels: a CSV file of paths and labels, and the ``metadata.csv`` and ``metadata.jsonl`` of Hugging Face."""
+"""Files of labels: CSV, the ``metadata.csv`` and ``metadata.jsonl`` of Hugging Face, and JSON of other tools."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from typing import Any
 
 from semco.data.folder import image_files, subfolders
 from semco.data.listing import FILES, Entry
+from semco.data.sources.label_formats import Finder, is_address, local_path, read_labels
 from semco.data.sources.lists import MOST_BYTES, lines_of
 from semco.data.sources.rows import ROLES, Role, Rows, path_inside
 from semco.errors import UserError, brief
 from semco.files import exists, read_text
 
 PATH_COLUMNS = ("path", "file_name", "filename", "file", "image", "image_path", "img")
-LABEL_COLUMNS = ("label", "class", "category", "class_name", "label_name", "labels")
+LABEL_COLUMNS = ("label", "class", "category", "class_name", "label_name", "labels", "choice")
 ROLE_COLUMNS = ("split", "subset", "part")
 METADATA = ("metadata.csv", "metadata.jsonl")
 
@@ -32,18 +33,29 @@ def add_labels_file(rows: Rows, root: Path, file: Path) -> None:
     if not exists(file):
         raise UserError(f"there is no file of labels {file}.")
     listed: dict[str, tuple[str | None, Role]] = {}
-    for number, (path, label, role) in enumerate(read_table(file), 1):
+    images, rows.ignored = image_files(root)
+    for number, (path, label, role) in enumerate(_read_any(file, root, images), 1):
         name = _find(root, file.parent, path)
         if name in listed:
             raise UserError(f"{file} names {brief(path)} twice (the second time in row {number}): keep one row.")
         listed[name] = label, ROLES.get(role.lower(), "train")
     if not listed:
         raise UserError(f"{file} has no row with a path and a label: add some.")
-    images, rows.ignored = image_files(root)
     for name in images:
         rows.add(Entry(name, FILES), *listed.pop(name, (None, "train")))
     for name, (label, role) in listed.items():  # files that are not there, or not by an ending of an image
         rows.add(Entry(name, FILES), label, role)
+
+
+def _read_any(file: Path, root: Path, images: Sequence[str]) -> Iterator[Row]:
+    """Yield the rows of a table or of a JSON file; other tools name images in their own ways."""
+    finder = Finder(root, images)
+    if file.suffix.lower() == ".json":
+        for path, label in read_labels(file):
+            yield finder.find(path), label, ""
+        return
+    for path, label, role in read_table(file):
+        yield finder.find(local_path(path)) if is_address(path) else path, label, role
 
 
 def _find(root: Path, beside: Path, path: str) -> str:

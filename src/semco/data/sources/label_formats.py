@@ -1,0 +1,201 @@
+"""Labels in the JSON files of other tools: Label Studio, FiftyOne's image classification, COCO.
+
+`read_labels` tells the formats apart by what they contain; `FORMATS` writes them. A file holds one class per image.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from semco.data.listing import Listing
+from semco.errors import UserError, brief
+from semco.files import read_json
+
+Label = tuple[str, str | None]  # path of an image, its class or None
+# What Label Studio puts before the name of a file that was uploaded to it.
+UPLOADED = re.compile(r"^[0-9a-f]{8}-")
+# Keys of a flat row (JSON_MIN) that are not the class.
+NOT_A_CLASS = {"image", "id", "annotator", "annotation_id", "created_at", "updated_at", "lead_time"}
+
+
+def read_labels(file: Path) -> list[Label]:
+    """Return path and class of each image that a file of another tool lists."""
+    content = read_json(file)
+    try:
+        if isinstance(content, list):
+            return list(_read_label_studio(file, content))
+        if isinstance(content, dict) and isinstance(content.get("labels"), dict):
+            return list(_read_fiftyone(file, content))
+        if isinstance(content, dict) and isinstance(content.get("images"), list):
+            return list(_read_coco(file, content))
+    except (AttributeError, KeyError, TypeError):  # a value of another kind than the format has there
+        pass
+    raise UserError(
+        f"{file} holds no labels in a format that is known: Label Studio (JSON), FiftyOne image classification "
+        "(labels.json), COCO; or give a table with the columns path and label."
+    )
+
+
+def _read_label_studio(file: Path, tasks: Sequence[Mapping[str, Any]]) -> Iterator[Label]:
+    for number, task in enumerate(tasks, 1):
+        data = task.get("data", task)
+        path = data.get("image") if isinstance(data, dict) else None
+        if not isinstance(path, str):
+            raise UserError(f"{file}, task {number}: {brief(task)} has no image; name the data of the project 'image'.")
+        classes = _chosen(task) if "data" in task else _flat_classes(task)
+        if len(classes) > 1:
+            raise UserError(f"{file}, task {number}: {brief(path)} has the classes {', '.join(classes)}; keep one.")
+        yield local_path(path), next(iter(classes), None)
+
+
+def _chosen(task: Mapping[str, Any]) -> list[str]:
+    """Return the choices of all annotations of a task that were not cancelled, each once."""
+    annotations = [each for each in task.get("annotations", ()) if not each.get("was_cancelled")]
+    results = [result for each in annotations for result in each.get("result", ())]
+    return list(dict.fromkeys(name for each in results for name in each.get("value", {}).get("choices", ())))
+
+
+def _flat_classes(row: Mapping[str, Any]) -> list[str]:
+    return [value for key, value in row.items() if key not in NOT_A_CLASS and isinstance(value, str) and value]
+
+
+def is_address(path: str) -> bool:
+    """Return whether a path is an address that Label Studio gave to a file."""
+    return path.startswith("/data/") or "://" in path
+
+
+def local_path(address: str) -> str:
+    """Return the path of a file in the address that Label Studio gives it."""
+    if not is_address(address):
+        return address
+    parts = urlsplit(address)
+    local = parse_qs(parts.query).get("d")
+    return local[0] if local else unquote(parts.path).lstrip("/")
+
+
+def _read_fiftyone(file: Path, content: Mapping[str, Any]) -> Iterator[Label]:
+    classes = content.get("classes")
+    for name, label in content["labels"].items():
+        if isinstance(label, int) and isinstance(classes, list) and 0 <= label < len(classes):
+            label = classes[label]
+        if not (label is None or isinstance(label, str)):
+            raise UserError(f"{file}: the label {brief(label)} of {brief(name)} is not one of its classes; correct it.")
+        yield name, label
+
+
+def _read_coco(file: Path, content: Mapping[str, Any]) -> Iterator[Label]:
+    names = {each["id"]: str(each["name"]) for each in content["categories"]}
+    found: dict[Any, set[str]] = {}
+    for each in content.get("annotations", ()):
+        found.setdefault(each["image_id"], set()).add(names[each["category_id"]])
+    for each in content["images"]:
+        path, classes = str(each["file_name"]), sorted(found.get(each["id"], ()))
+        if len(classes) > 1:
+            raise UserError(f"{file}: {brief(path)} has objects of {', '.join(classes)}; an image needs one class.")
+        yield path, next(iter(classes), None)
+
+
+def labels_of(listing: Listing, root: Path) -> list[Label]:
+    """Return the training images of a folder with their classes, by their paths below the folder."""
+    paths = (Path(os.path.relpath(name, root)).as_posix() for name in listing.train.names)
+    names = listing.class_names
+    return [(path, names[i] if i >= 0 else None) for path, i in zip(paths, listing.train.labels, strict=True)]
+
+
+class Finder:
+    """Finds the images that other tools name without their folder, their ending, or with a prefix of their own."""
+
+    def __init__(self, root: Path, images: Iterable[str]) -> None:
+        self._root, self._images = root, images
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for image in self._images:
+            path = PurePosixPath(Path(os.path.relpath(image, self._root)).as_posix())
+            # FiftyOne leaves the ending out, others the folder.
+            for name in {str(path), str(path.with_suffix("")), path.name, path.stem}:
+                found.setdefault(name, []).append(str(path))
+        return found
+
+    def find(self, path: str) -> str:
+        """Return the image below the folder that ``path`` means; ``path`` itself if there is none."""
+        name = PurePosixPath(path).name
+        parts = PurePosixPath(path).parts
+        endings = ["/".join(parts[start:]) for start in range(len(parts))]
+        for candidate in (path, *endings, name, UPLOADED.sub("", name)):
+            found = self._by_name.get(candidate, ())
+            if len(found) == 1:
+                return found[0]
+            if len(found) > 1:
+                raise UserError(f"{brief(path)} may be {found[0]} or {found[1]}; give images different names.")
+        return path
+
+
+def label_studio(labels: Sequence[Label]) -> Any:
+    """Return tasks for Label Studio's import, whose labels count as annotations; serve the photos as local files."""
+    return [
+        {"data": {"image": f"/data/local-files/?d={path}"}, "annotations": [_annotation(label)] if label else []}
+        for path, label in labels
+    ]
+
+
+def _annotation(label: str) -> dict[str, Any]:
+    choice = {"from_name": "choice", "to_name": "image", "type": "choices", "value": {"choices": [label]}}
+    return {"result": [choice]}
+
+
+def fiftyone(labels: Sequence[Label]) -> Any:
+    """Return the labels.json of FiftyOne's image classification: classes by number, images without their ending."""
+    classes = sorted({label for _, label in labels if label})
+    numbers = {name: number for number, name in enumerate(classes)}
+    found = {str(PurePosixPath(path).with_suffix("")): numbers[label] if label else None for path, label in labels}
+    if len(found) < len(labels):
+        raise UserError("two images differ only in their ending, which FiftyOne leaves out; rename one.")
+    return {"classes": classes, "labels": found}
+
+
+def coco(labels: Sequence[Label]) -> Any:
+    """Return images, categories and one annotation per labelled image."""
+    classes = sorted({label for _, label in labels if label})
+    numbers = {name: number for number, name in enumerate(classes, 1)}
+    marked = [(position, label) for position, (_, label) in enumerate(labels, 1) if label]
+    return {
+        "images": [{"id": position, "file_name": path} for position, (path, _) in enumerate(labels, 1)],
+        "categories": [{"id": number, "name": name} for name, number in numbers.items()],
+        "annotations": [
+            {"id": number, "image_id": position, "category_id": numbers[label]}
+            for number, (position, label) in enumerate(marked, 1)
+        ],
+    }
+
+
+def csv_text(labels: Iterable[Label]) -> str:
+    """Return a table with the columns path and label."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("path", "label"))
+    writer.writerows(labels)
+    return text.getvalue()
+
+
+def as_json(convert: Callable[[Sequence[Label]], Any]) -> Callable[[Sequence[Label]], str]:
+    return lambda labels: json.dumps(convert(labels), indent=1) + "\n"
+
+
+# The text of a file of labels, by format.
+FORMATS: dict[str, Callable[[Sequence[Label]], str]] = {
+    "csv": csv_text,
+    "label-studio": as_json(label_studio),
+    "fiftyone": as_json(fiftyone),
+    "coco": as_json(coco),
+}
