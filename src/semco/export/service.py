@@ -1,5 +1,7 @@
 """A small HTTP service: ``POST /predict`` with photos, ``GET /health``, and ``GET /``, a page to drop a photo on.
 
+Below ``/v2`` it speaks the Open Inference Protocol (`semco.export.inference_protocol`).
+
 Bad requests get a 4xx status and one sentence as JSON, ``{"error": "..."}``.
 """
 
@@ -10,7 +12,7 @@ import hmac
 import json
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
@@ -19,17 +21,22 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import numpy as np
+from numpy.typing import NDArray
+
 from semco.data.decode import DECODE_ERRORS
 from semco.errors import UserError
+from semco.export import inference_protocol as protocol
 from semco.export.batching import Batcher
 from semco.export.decoding import Decoders, DecodingLimits
 from semco.predict.predictions import Prediction
-from semco.predict.predictor import Predictor, square_to_pixels
+from semco.predict.predictor import Predictor, array_to_pixels, square_to_pixels
 
 PAGE = Path(__file__).parent / "page.html"
 EXTRA = "semco[serve]"
-ADDRESSES = "the service answers POST /predict, GET /health and GET /, nothing else."
+ADDRESSES = "the service answers POST /predict, GET /health, GET / and the Open Inference Protocol below /v2."
 TOKEN = "SEMCO_TOKEN"  # the environment variable
+MODEL = "semco"  # the name of the model in the Open Inference Protocol
 FORM_PART = 1 << 16  # bytes of a form that are parsed at a time
 Hold = Callable[[int], None]
 NEEDED = ("starlette", "uvicorn", "python_multipart")
@@ -98,23 +105,52 @@ class Service:
 
     async def answer(self, request: Any, top: int) -> list[dict[str, Any]]:
         """Return the answers for the photos of a request, in their order."""
+        async with self._admitted() as hold:
+            photos = await read_photos(request, self.limits, hold)
+            if not photos:
+                raise RefusedError(400, "the request holds no photo; send its bytes as the body, or a form.")
+            found = await asyncio.gather(*(self._predict(content, top) for _, content in photos))
+        if all(isinstance(each, str) for each in found):
+            raise RefusedError(415, f"no photo can be read: {found[0]}.")
+        named = zip((name for name, _ in photos), found, strict=True)
+        return [{"name": n, "error": each} if isinstance(each, str) else as_json(n, each) for n, each in named]
+
+    async def infer(self, request: Any) -> dict[str, Any]:
+        """Return the answer to a request of the Open Inference Protocol."""
+        names = self.predictor.about.class_names
+        async with self._admitted() as hold:
+            body = await read_body(request, int(self.limits.megabytes * 1e6), hold)
+            length = request.headers.get(protocol.HEADER_LENGTH)
+            try:
+                asked = await asyncio.to_thread(protocol.parse_request, body, length, self.limits.photos)
+            except protocol.BadRequestError as error:
+                raise RefusedError(400, str(error)) from None
+            found = await asyncio.gather(*(self._predict(photo, len(names)) for photo in asked.photos))
+        broken = next((each for each in found if isinstance(each, str)), None)
+        if broken is not None:  # the protocol has no place for a photo without an answer
+            raise RefusedError(415, f"a photo cannot be read: {broken}.")
+        position = {name: i for i, name in enumerate(names)}
+        scores = np.zeros((len(found), len(names)), np.float32)
+        for row, each in zip(scores, found, strict=True):
+            assert not isinstance(each, str)
+            for name, confidence in each.top:
+                row[position[name]] = confidence
+        return protocol.response(asked, MODEL, scores, list(names))
+
+    @asynccontextmanager
+    async def _admitted(self) -> AsyncIterator[Hold]:
+        """Admit a request, unless there are too many, for a limited time; yields a function that counts its bytes."""
         if self._active >= self.limits.waiting:
             raise RefusedError(503, "too many requests are waiting; try again in a moment.")
         self._active += 1
         try:
             async with asyncio.timeout(self.limits.seconds):
                 with self._holding() as hold:
-                    photos = await read_photos(request, self.limits, hold)
-                    if not photos:
-                        raise RefusedError(400, "the request holds no photo; send its bytes as the body, or a form.")
-                    answers = await asyncio.gather(*(self._predict(name, content, top) for name, content in photos))
+                    yield hold
         except TimeoutError:
             raise RefusedError(408, f"the request took more than {self.limits.seconds:g} seconds.") from None
         finally:
             self._active -= 1
-        if all("error" in answer for answer in answers):
-            raise RefusedError(415, f"no photo can be read: {answers[0]['error']}.")
-        return answers
 
     @contextmanager
     def _holding(self) -> Iterator[Hold]:
@@ -133,12 +169,18 @@ class Service:
         finally:
             self._held -= own
 
-    async def _predict(self, name: str, content: bytes, top: int) -> dict[str, Any]:
+    async def _predict(self, photo: bytes | NDArray[np.uint8], top: int) -> Prediction | str:
+        """Return the answer for a photo, given as a file or as pixels (H, W, 3), or why it cannot be read."""
+        about = self.predictor.about
         async with self._room:
-            square = await self._decoders.decode(content)
-            if isinstance(square, str):
-                return {"name": name, "error": square}
-            return as_json(name, await self._batcher.predict(square_to_pixels(square, self.predictor.about), top))
+            if isinstance(photo, bytes):
+                square = await self._decoders.decode(photo)
+                if isinstance(square, str):
+                    return square
+                pixels = square_to_pixels(square, about)
+            else:
+                pixels = await asyncio.to_thread(array_to_pixels, photo, about)
+            return await self._batcher.predict(pixels, top)
 
 
 def is_own_name(header: str, host: str) -> bool:
@@ -222,8 +264,41 @@ def build_app(service: Service) -> Any:
         service.close()
 
     routes = [Route("/", page), Route("/health", health), Route("/predict", predict, methods=["POST"])]
+    routes += protocol_routes(service)
     handlers: dict[Any, Any] = {RefusedError: refused, HTTPException: unknown, Exception: failed}
     return Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan)
+
+
+def protocol_routes(service: Service) -> list[Any]:
+    """Return the addresses of the Open Inference Protocol."""
+    from starlette.routing import Route
+
+    from semco import __version__
+    from semco.export.json_response import AsciiJSONResponse as JSONResponse
+
+    classes = len(service.predictor.about.class_names)
+
+    def answering(values: dict[str, Any]) -> Any:
+        async def answer(request: Any) -> Any:
+            service.check_host(request.headers.get("host", ""))
+            return JSONResponse(values)
+
+        return answer
+
+    async def infer(request: Any) -> Any:
+        service.check_host(request.headers.get("host", ""))
+        service.check_token(request.headers.get("authorization", ""))
+        return JSONResponse(await service.infer(request))
+
+    fixed = {
+        "/v2": protocol.server_metadata(__version__),
+        "/v2/health/live": {"live": True},
+        "/v2/health/ready": {"ready": True},
+        f"/v2/models/{MODEL}": protocol.model_metadata(MODEL, classes),
+        f"/v2/models/{MODEL}/ready": {"name": MODEL, "ready": True},
+    }
+    routes = [Route(path, answering(values)) for path, values in fixed.items()]
+    return [*routes, Route(f"/v2/models/{MODEL}/infer", infer, methods=["POST"])]
 
 
 def _top(text: str) -> int:
