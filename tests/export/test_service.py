@@ -232,7 +232,7 @@ def test_a_photo_is_dropped_on_the_page(server: Server, run: Path, photos: list[
         )
         assert browser.wait("document.querySelector('.label')?.textContent") == expected.label
         about = browser.run("document.querySelector('.about').textContent")
-        assert about == f"photo.png · look-alikes: {expected.group}"
+        assert about == f"photo.png · grouped by name: {expected.group}"
         shown = browser.run("document.querySelector('.row span:last-child').textContent")
         assert float(shown.rstrip(" %")) == pytest.approx(100 * (expected.confidence or 0), abs=0.06)
 

@@ -3,70 +3,43 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from semco.groups.explain import review
-from semco.groups.grouping import EVIDENCE_EPS, group_classes
+from semco.groups.explain import lowest_cosine, review
+from semco.groups.grouping import group_classes
 from semco.labels.embeddings import LabelEmbeddings
-from semco.labels.evidence import Evidence
 
 NAMES = ("a", "b", "c", "d")
 ROUTES = ("exact", "edit distance 1", "own vector", "exact")
-NEEDED = 2 - EVIDENCE_EPS
 
 
-def embeddings(total: np.ndarray) -> LabelEmbeddings:
-    nothing = np.zeros_like(total)
-    captions = np.full_like(total, np.nan)
-    captions[1, 2] = captions[2, 1] = 0.25
-    # what captions add is taken away again
-    local = np.where(np.isnan(captions), total, (total - 1.6 * 0.25 + 0.35) / 0.7)
-    evidence = Evidence(local, nothing, nothing, nothing, nothing, nothing, captions, {(0, 1): "both letters"})
-    return LabelEmbeddings(NAMES, np.eye(4, dtype=np.float32), NAMES, ROUTES, "a test", 0.2, (), evidence)
-
-
-def pairs(**values: float) -> np.ndarray:
-    """Return the evidence of the named pairs, 0 elsewhere."""
-    total = np.zeros((4, 4))
-    for pair, value in values.items():
-        i, j = map(NAMES.index, pair)
-        total[i, j] = total[j, i] = value
-    return total
+def at_degrees(*angles: float, eps: float = 0.1) -> LabelEmbeddings:
+    """Return four classes whose vectors have these angles; 1 - cos 20 degrees = 0.06, 25: 0.094, 30: 0.134."""
+    radians = np.deg2rad(angles)
+    rows = np.stack([np.cos(radians), np.sin(radians)], axis=1).astype(np.float32)
+    return LabelEmbeddings(NAMES, rows, NAMES, ROUTES, "a test", eps)
 
 
 def test_a_group_by_hand() -> None:
-    """a, b, c are a group; its weakest pair is a - c, which splits it below eps 2 - 1.5."""
-    found = embeddings(pairs(ab=1.9, bc=1.7, ac=1.5, cd=0.4))
+    """a - b - c is a chain of steps of 20 and 10 degrees: the larger one splits it; a - c is its weakest pair."""
+    found = at_degrees(0, 20, 30, 90)
     [group] = review(found, group_classes(found)).groups
     assert group.members == ("a", "b", "c")
-    assert [one.names for one in group.pairs] == [("a", "c"), ("b", "c"), ("a", "b")]
-    assert [one.evidence for one in group.pairs] == pytest.approx([1.5, 1.7, 1.9])
-    assert (group.pairs[0].graph, group.pairs[2].graph) == ("", "both letters")
-    assert [one.captions for one in group.pairs] == [None, 0.25, None]
-    assert group.splits_below == pytest.approx(0.5)
+    assert [one.names for one in group.pairs] == [("a", "c"), ("a", "b"), ("b", "c")]
+    assert [one.cosine for one in group.pairs] == pytest.approx(np.cos(np.deg2rad([30, 20, 10])))
+    assert group.splits_below == pytest.approx(1 - np.cos(np.deg2rad(20)), abs=1e-6)
     assert not group.is_doubtful
+    assert lowest_cosine(found, group.members) == pytest.approx(np.cos(np.deg2rad(30)), abs=1e-4)
 
 
-def test_what_joins_next_is_decided_by_the_weakest_pair() -> None:
-    """d is close to a, but its evidence with b is only 0.6: the group and d join at eps 1.4, if at all."""
-    found = embeddings(pairs(ab=1.9, ad=1.8, bd=0.6))
+def test_the_nearest_pair_decides_what_joins_next() -> None:
+    found = at_degrees(0, 20, 70, 180)
     first = review(found, group_classes(found)).joins[0]
-    assert first.parts == (("a", "b"), ("d",))
-    assert first.pair.names == ("b", "d")
-    assert first.joins_at == pytest.approx(1.4)
-
-
-def test_without_evidence_the_nearest_pair_decides() -> None:
-    rows = np.array([[1, 0], [0.96, 0.28], [0.6, 0.8], [-1, 0]], dtype=np.float32)
-    found = LabelEmbeddings(NAMES, rows, NAMES, ROUTES, "a test", 0.1)
-    result = review(found, group_classes(found))
-    assert [one.members for one in result.groups] == [("a", "b")]
-    assert result.groups[0].splits_below == pytest.approx(0.04, abs=1e-6)
-    assert result.joins[0].pair.names == ("b", "c")
-    assert result.joins[0].joins_at == pytest.approx(1 - (0.96 * 0.6 + 0.28 * 0.8), abs=1e-6)
-    assert result.groups[0].pairs[0].evidence is None
+    assert first.parts == (("a", "b"), ("c",))
+    assert first.pair.names == ("b", "c")
+    assert first.joins_at == pytest.approx(1 - np.cos(np.deg2rad(50)), abs=1e-6)
 
 
 def test_doubtful_names_and_groups_come_first() -> None:
-    found = embeddings(pairs(ab=1.9, cd=NEEDED + 0.01))
+    found = at_degrees(0, 10, 90, 115)  # a tenth less than eps 0.1 splits c - d
     result = review(found, group_classes(found))
     assert [(one.name, one.is_doubtful) for one in result.names] == [
         ("b", True),
@@ -80,6 +53,6 @@ def test_doubtful_names_and_groups_come_first() -> None:
 
 
 def test_corrections_are_seen() -> None:
-    found = embeddings(pairs(ab=1.9))
+    found = at_degrees(0, 10, 90, 180)
     assert review(found, group_classes(found, together=[("a", "c")])).corrected
     assert review(found, group_classes(found, apart=[("a", "b")])).corrected

@@ -58,6 +58,17 @@ def test_a_group_of_most_classes_gets_a_note() -> None:
     assert group_classes(embeddings(at_degrees(0, 1, 90)), 0.2).notes == ()  # two look-alikes of three classes
 
 
+def test_a_person_corrects_groups() -> None:
+    """c00 and c01 are one group, c02 and c03 another."""
+    found = embeddings(at_degrees(0, 10, 90, 100))
+    joined = group_classes(found, together=[("c00", "c03")])
+    assert joined.members == (("c00", "c01", "c02", "c03"),)
+    split = group_classes(found, together=[("c00", "c03")], apart=[("c02", "c03")])
+    assert split.members == (("c00", "c01", "c02"), ("c03",))
+    with pytest.raises(UserError, match="'x' is no class name"):
+        group_classes(found, apart=[("c00", "x")])
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 25), st.floats(0.01, 1.0))
 def test_groups_are_those_of_dbscan_in_any_order(seed: int, size: int, eps: float) -> None:

@@ -26,7 +26,6 @@ def test_it_is_the_papers_build_without_looks() -> None:
     header, preset = plain_store().header, PRESETS["paper"]
     assert "looks" not in header
     assert header["recipe"] == {"relations": preset.relations, "max_words": None, **asdict(preset.settings)}
-    assert plain_store().kin is None  # the paper groups by cosines alone
 
 
 def test_it_is_small_and_says_where_it_comes_from() -> None:
@@ -41,7 +40,6 @@ def test_it_knows_the_class_names_of_the_paper(data: str) -> None:
     found = label_source(LabelsConfig(source="plain")).vectors(CLASS_NAMES[data])
     assert "own vector" not in found.routes
     assert found.source == "plain store (128-d, 99,000 terms)"
-    assert found.evidence is None
 
 
 def test_it_does_not_depend_on_what_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,14 +52,12 @@ def test_it_does_not_depend_on_what_is_installed(monkeypatch: pytest.MonkeyPatch
     np.testing.assert_array_equal(vectors(), before)
 
 
-@pytest.mark.parametrize("command", ["groups", "tune"])
-def test_commands_take_it_by_name(command: str, tmp_path: Path) -> None:
+def test_groups_takes_it_by_name(tmp_path: Path) -> None:
     (tmp_path / "names.txt").write_text("oak tree\npine tree\nrocket\n")
-    options = ["--vectors", "plain", "--rule", "dbscan", "--eps", "0.3", "--json"]
-    result = CliRunner().invoke(app, ["labels", command, str(tmp_path / "names.txt"), *options])
+    options = ["--vectors", "plain", "--eps", "0.3", "--json"]
+    result = CliRunner().invoke(app, ["labels", "groups", str(tmp_path / "names.txt"), *options])
     assert result.exit_code == 0, result.output
-    shown = json.loads(result.stdout)
-    assert (shown["groups"] == [["oak tree", "pine tree"], ["rocket"]]) if command == "groups" else shown["settings"]
+    assert json.loads(result.stdout)["groups"] == [["oak tree", "pine tree"], ["rocket"]]
 
 
 def test_lookup_takes_it_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

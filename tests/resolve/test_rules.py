@@ -12,7 +12,6 @@ import pytest
 
 from semco.config import AUTO, Config, configure, flat_fields
 from semco.errors import UserError
-from semco.groups.grouping import EVIDENCE_EPS
 from semco.labels import LabelEmbeddings
 from semco.methods import Method
 from semco.resolve import DataFacts, Machine, Resolution, resolve
@@ -23,11 +22,10 @@ CPU, GPU = Machine(has_gpu=False, bfloat16=frozenset()), Machine(has_gpu=True, b
 LITE = "efficientnet-lite0"  # has published weights
 
 
-def vectors(*, graph: bool = True) -> LabelEmbeddings:
-    """Vectors of a source whose own eps is 0.3, with or without a graph beside them."""
+def vectors() -> LabelEmbeddings:
+    """Vectors of a source whose own eps is 0.3."""
     matrix = np.eye(len(NAMES), dtype=np.float32)
-    evidence: Any = object() if graph else None
-    return LabelEmbeddings(NAMES, matrix, NAMES, ("exact",) * 4, "by hand", default_eps=0.3, evidence=evidence)
+    return LabelEmbeddings(NAMES, matrix, NAMES, ("exact",) * 4, "by hand", default_eps=0.3)
 
 
 def facts(**changes: Any) -> DataFacts:
@@ -171,27 +169,10 @@ def test_class_attributes_beside_the_images_are_used() -> None:
     assert answer("labels.path", with_table, labels={"path": "mine.csv"}) == Path("mine.csv")
 
 
-@pytest.mark.parametrize(
-    ("method", "labels", "rule", "eps"),
-    [
-        ("semco_plus", {}, "evidence", EVIDENCE_EPS),
-        ("semco", {}, "dbscan", 0.3),  # as in the paper; the eps of the source
-        ("semco_reference", {}, "dbscan", 0.3),
-        ("semco_plus", {"eps": 0.2}, "dbscan", 0.2),  # a number is a cosine distance
-        ("semco_plus", {"rule": "dbscan"}, "dbscan", 0.3),
-        ("semco", {"rule": "evidence"}, "evidence", EVIDENCE_EPS),
-        ("semco_plus", {"rule": "evidence", "eps": 0.5}, "evidence", 0.5),
-    ],
-)
-def test_how_classes_are_grouped(method: str, labels: dict[str, Any], rule: str, eps: float) -> None:
-    config = resolve(Config.parse({"method": method, "labels": labels}), facts(), CPU).config
-    assert (config.labels.rule, config.labels.eps) == (rule, eps)
-
-
-def test_without_a_graph_or_without_vectors_classes_are_grouped_by_cosines() -> None:
-    plain, none = facts(label_vectors=lambda _: vectors(graph=False)), facts(label_vectors=lambda _: None)
-    assert (answer("labels.rule", plain), answer("labels.eps", plain)) == ("dbscan", 0.3)
-    assert (answer("labels.rule", none), answer("labels.eps", none)) == ("dbscan", 0.0)
+def test_eps_is_the_default_of_the_label_vectors() -> None:
+    assert answer("labels.eps") == 0.3
+    assert answer("labels.eps", labels={"eps": 0.2}) == 0.2
+    assert answer("labels.eps", facts(label_vectors=lambda _: None)) == 0.0
 
 
 # --- the network ---

@@ -27,7 +27,7 @@ READY = {
 # Landmarks that every page has, and those of one page: role and name.
 LANDMARKS = {("banner", ""), ("navigation", "Steps"), ("main", "")}
 OWN_LANDMARKS = {
-    "classes": {("region", "Classes"), ("region", "Look-alikes"), ("region", "Map of meanings")},
+    "classes": {("region", "Classes"), ("region", "Grouped by name"), ("region", "Map of meanings")},
     "label": {("region", "Photos"), ("complementary", "Classes")},
     "train": {("region", "Training"), ("region", "Labels"), ("region", "Curves")},
     "review": {("region", "Answers of the model"), ("complementary", "Classes"), ("region", "Right per class")},

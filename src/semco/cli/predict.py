@@ -44,7 +44,7 @@ def predict(
     ),
     force: bool = typer.Option(False, "--force", help="Overwrite the file if it exists."),
 ) -> None:
-    """Classify photos and write label, confidence, runner-up, look-alikes and the answer of each head."""
+    """Classify photos and write label, confidence, runner-up, group and the answer of each head."""
     from semco.predict.images import Output, predict_into
     from semco.predict.predictor import load
 

@@ -126,7 +126,7 @@ def show_results(results: Sequence[CellResult], outcomes: Sequence[Outcome], sca
 
 
 def show_groups(settings: Sequence[str], *, as_json: bool) -> None:
-    """Print the groups of the paper's rule and how many pairs of classes they share with the published ones."""
+    """Print the groups of the class names and how many pairs of classes they share with the published ones."""
     from semco.config import configure
     from semco.experiment.paper.groups import compare_groups, published_groups
 
@@ -143,5 +143,5 @@ def show_groups(settings: Sequence[str], *, as_json: bool) -> None:
         eps = f"{one.eps:g}" + (" (paper)" if one.is_papers else "")
         scores = {kind: f"{score.right} of {score.published}, {score.f1:.2f}" for kind, score in one.scores.items()}
         found = sum(len(group) * (len(group) - 1) // 2 for group in one.groups)
-        rows.append((one.data, one.rule, eps, str(found), scores["retrofitted"], scores.get("glove", "-")))
-    print_table(("data", "rule", "eps", "pairs found", "right, F1: retrofitted table", "GloVe's table"), rows)
+        rows.append((one.data, eps, str(found), scores["retrofitted"], scores.get("glove", "-")))
+    print_table(("data", "eps", "pairs found", "right, F1: retrofitted table", "GloVe's table"), rows)

@@ -126,15 +126,11 @@ class LabelsConfig(Section):
     unknown_names: Literal["encode", "own"] = "encode"
     """What a name gets that the look-up does not find: a place by the sentence encoder if it is installed
     (semco[sentences]) and sure, else a vector of its own; or always a vector of its own ("own")."""
-    rule: Auto[Literal["evidence", "dbscan"]] = AUTO
-    """How classes are grouped: by cosines alone as in the paper ("dbscan"), or by cosines and the graph ("evidence",
-    for stores). "auto" is "dbscan" for the methods of the paper, for a number as eps and for other sources, else
-    "evidence"."""
     eps: Auto[Annotated[float, Field(ge=0, le=2)]] = AUTO
-    """DBSCAN's eps: the largest cosine distance between neighbours in a group. "auto" is the default of the source or
-    of the rule, 0 turns grouping off."""
+    """DBSCAN's eps: the largest cosine distance between neighbours in a group. "auto" is the default of the source, 0
+    turns grouping off."""
     together: tuple[tuple[str, ...], ...] = ()
-    """Classes that belong into one group, whatever the rule says: lists of class names."""
+    """Classes that belong into one group, however far apart their vectors are: lists of class names."""
     apart: tuple[tuple[str, ...], ...] = ()
     """Classes that must not be in one group: of each list, all but the first leave a group that they share."""
     min_groups: int = Field(default=1, ge=1)

@@ -18,7 +18,7 @@ from semco.resolve import DataFacts
 from semco.training.observer import Observer
 
 # Fields of the labels that say what happens to the vectors, not what they are.
-USES = {"rule", "eps", "together", "apart", "min_groups", "targets"}
+USES = {"eps", "together", "apart", "min_groups", "targets"}
 
 
 @dataclass(frozen=True)

@@ -124,7 +124,7 @@ def _groups(config: Config, names: tuple[str, ...], embeddings: LabelEmbeddings 
         return _no_groups(names)
     if labels.source == "attributes":
         observer.on_message(f"the label vectors are the class attributes of {labels.path}")
-    groups = group_classes(embeddings, labels.eps, labels.rule, labels.together, labels.apart)
+    groups = group_classes(embeddings, labels.eps, labels.together, labels.apart)
     report_notes((*embeddings.notes, *groups.notes), observer)
     if groups.count < labels.min_groups:
         observer.on_message(f"{groups.count} groups are fewer than labels.min_groups={labels.min_groups}: no grouping")

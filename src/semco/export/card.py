@@ -85,7 +85,7 @@ def _accuracy(result: RunResult) -> str:
         )
         return "\n\n".join(lines)
     rows = [("accuracy", result.test_accuracy), ("top-5 accuracy", result.top5)]
-    rows += [("right look-alike group", result.group_accuracy), ("calibration error", result.calibration_error)]
+    rows += [("right group by name", result.group_accuracy), ("calibration error", result.calibration_error)]
     lines.append(f"On {result.test_images:,} test images, which selected nothing:")
     table = ["| | |", "|---|---|", *(f"| {name} | {value:.1%} |" for name, value in rows if value is not None)]
     lines.append("\n".join(table))
@@ -98,9 +98,7 @@ def _classes(about: About) -> str:
     groups = list(dict.fromkeys(group for group in about.groups if group not in single))
     lines = ["## Classes", f"Classes: {', '.join(map(as_text, about.class_names))}."]
     if groups:
-        lines.append(
-            "Look-alike groups, by the meaning of the names:\n\n" + "\n".join(f"- {as_text(each)}" for each in groups)
-        )
+        lines.append("Grouped by name:\n\n" + "\n".join(f"- {as_text(each)}" for each in groups))
     return "\n\n".join(lines)
 
 

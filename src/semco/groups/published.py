@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from semco.data.datasets import simplify_name
-from semco.groups.score import pairs_of
+
+Pair = frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,11 @@ class GroupScores:
     right: int  # pairs that were found and are published
     found: int
     published: int
+
+
+def pairs_of(groups: Iterable[Sequence[str]]) -> set[Pair]:
+    """Return all pairs of names within a group."""
+    return {frozenset(pair) for members in groups for pair in combinations(members, 2)}
 
 
 def score_groups(found: Sequence[Sequence[str]], published: Sequence[Sequence[str]]) -> GroupScores:

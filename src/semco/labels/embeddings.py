@@ -7,13 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    from semco.labels.evidence import Evidence
 
 Matrix = NDArray[np.float32]
 # Two unit vectors with a smaller Euclidean distance count as equal.
@@ -31,7 +28,6 @@ class LabelEmbeddings:
     source: str  # one line of text: "bundled store (128-d, 80,000 terms)"
     default_eps: float  # the scale of cosines differs between sources, so each has its own eps
     notes: tuple[str, ...] = ()  # for the user: classes that share a term, unused aliases, ...
-    evidence: Evidence | None = None  # that two classes look alike; only stores with a graph have it
 
 
 def centred(matrix: Matrix, centre: NDArray[np.floating]) -> Matrix:

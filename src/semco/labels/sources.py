@@ -2,7 +2,7 @@
 
 The scale of cosines differs between sources, so each source has its own default eps. A store has the one it was built
 with; for attributes and matrices it is the eps at which the share of neighbouring class pairs is the same as in the
-paper's groups of CIFAR-100 (`tune.eps_for_share`).
+paper's groups of CIFAR-100 (`distances.eps_for_share`).
 
 Shapes: K classes, d embedding size, R rows of a file, a columns of it.
 """
@@ -23,7 +23,6 @@ from semco.errors import UserError, nearest
 from semco.labels import sentences
 from semco.labels.distances import distances, eps_for_share
 from semco.labels.embeddings import LabelEmbeddings, Matrix
-from semco.labels.evidence import store_evidence
 from semco.labels.matching.lookup import Lookup, Match, check_names
 from semco.labels.matching.routes import OWN_VECTOR, SENTENCE
 from semco.labels.matching.spelling import is_readable, shorten, spellings
@@ -87,9 +86,6 @@ class StoreSource:
             source=f"{self.title} ({self.store.dim}-d, {self.store.size:,} terms)",
             default_eps=self.store.default_eps,
             notes=(*notes, *doubtful_notes(matches, matrix), *unused),
-            evidence=store_evidence(
-                self.store, matrix, [match.noun for match in matches], [match.is_part for match in matches]
-            ),
         )
 
     def neighbours(self, names: Sequence[str], n: int) -> tuple[list[Neighbours], list[str]]:

@@ -1,9 +1,9 @@
 """A vector store: terms and their vectors on disk, opened in milliseconds.
 
 A store is a folder: ``vectors.npy`` (n x d; float16, or int8 with a scale per row), ``terms.bin`` (the sorted terms in
-UTF-8 without separators), ``offsets.npy`` (n + 1 positions in it), ``ranks.npy`` (n frequency ranks), the terms' kin in
-the graph (`kin`) and ``header.json`` with checksums (`store_files`). Arrays are memory-mapped and terms are found by
-binary search, so only the data that is used is read.
+UTF-8 without separators), ``offsets.npy`` (n + 1 positions in it), ``ranks.npy`` (n frequency ranks) and
+``header.json`` with checksums (`store_files`). Arrays are memory-mapped and terms are found by binary search, so only
+the data that is used is read.
 
 Shapes: n terms, d embedding size.
 """
@@ -27,7 +27,6 @@ from numpy.typing import ArrayLike, NDArray
 from semco.errors import UserError
 from semco.files import cannot_write, flush_folder, flush_to_disk, remove_leftover_folders
 from semco.labels import store_files
-from semco.labels.kin import Kin, reordered
 from semco.labels.store_files import damaged, open_array
 
 DEFAULT_EPS = 0.2  # the value of the paper, for a store without its own
@@ -50,9 +49,7 @@ class VectorStore:
         self._ranks = open_array(folder, "ranks.npy", (self.size,))
         self._blob = store_files.open_terms(folder, offsets)
         self._offsets = memoryview(offsets)  # type: ignore[arg-type]  # indexing it is ten times faster
-        self.kin = store_files.open_kin(folder, self.header)
         self._terms: list[str] | None = None
-        self._frequent: NDArray[np.float32] | None = None
         self._nearest: dict[tuple[bytes, int], list[tuple[str, float]]] = {}  # what `nearest` has found
 
     @classmethod
@@ -69,13 +66,11 @@ class VectorStore:
         ranks: ArrayLike,
         header: Mapping[str, Any],
         compact: bool = False,
-        kin: Kin | None = None,
     ) -> None:
         """Write a store of unique ``terms`` (n), ``matrix`` (n, d) and ``ranks`` (n); it appears as a whole.
 
         ``header`` is stored unchanged (sources, relations, default_eps, ...) with format and sizes added. ``compact``
-        stores one byte per number: half the size, with an error of about 0.003 in the cosines. ``kin`` is that of the
-        terms, by their positions in ``terms``.
+        stores one byte per number: half the size, with an error of about 0.003 in the cosines.
         """
         folder = Path(folder)
         assert len(set(terms)) == len(terms) == len(matrix) > 0, "unique terms, one per row"
@@ -85,7 +80,7 @@ class VectorStore:
             folder.parent.mkdir(parents=True, exist_ok=True)
             remove_leftover_folders(folder)
             with tempfile.TemporaryDirectory(**place, ignore_cleanup_errors=True) as temporary:
-                _write_files(Path(temporary), terms, matrix, np.asarray(ranks), header, compact, kin)
+                _write_files(Path(temporary), terms, matrix, np.asarray(ranks), header, compact)
                 Path(temporary).chmod(0o755)  # temporary folders are private
                 flush_folder(Path(temporary))
                 _replace_folder(Path(temporary), folder)
@@ -134,13 +129,6 @@ class VectorStore:
     def term(self, i: int) -> str:
         """Return the i-th term in sorted order."""
         return self._decode(self._encoded(i))
-
-    def frequent_vectors(self, count: int = 10_000) -> NDArray[np.float32]:
-        """Return the unit vectors (count, d) of the most frequent terms."""
-        if self._frequent is None or len(self._frequent) != min(count, self.size):
-            chosen = np.sort(np.argsort(self._ranks, kind="stable")[:count])
-            self._frequent = self._rows(chosen.astype(np.intp))
-        return self._frequent
 
     def nearest(self, vector: NDArray[np.floating[Any]], n: int = 10) -> list[tuple[str, float]]:
         """Return the ``n`` terms with the largest cosine to ``vector`` (d,), best first; ties by frequency."""
@@ -212,7 +200,6 @@ def _write_files(
     ranks: NDArray[Any],
     header: Mapping[str, Any],
     compact: bool,
-    kin: Kin | None,
 ) -> None:
     encoded = [term.encode() for term in terms]
     order = np.asarray(sorted(range(len(encoded)), key=encoded.__getitem__), dtype=np.int64)
@@ -226,18 +213,10 @@ def _write_files(
         rows = unit_rows(np.asarray(matrix[order[start : start + _CHUNK]], dtype=np.float32))
         vectors[start : start + _CHUNK] = _scale_to_int8(rows) if compact else rows
     vectors.flush()
-    if kin is not None:
-        _write_kin(folder, reordered(kin, order))
-    names = store_files.FILES if kin is None else (*store_files.FILES, *store_files.KIN_FILES)
-    files = {name: (folder / name).stat().st_size for name in names}
+    files = {name: (folder / name).stat().st_size for name in store_files.FILES}
     sizes = {"size": len(order), "dim": matrix.shape[1], "files": files}
     text = json.dumps(store_files.with_checksums(folder, {**header, **sizes}), indent=2, ensure_ascii=False)
     (folder / "header.json").write_text(text + "\n", encoding="utf-8")
-
-
-def _write_kin(folder: Path, kin: Kin) -> None:
-    for name, array in zip(store_files.KIN_FILES, (kin.positions, kin.offsets, kin.children), strict=True):
-        np.save(folder / name, array)
 
 
 def _scale_to_int8(rows: NDArray[np.float32]) -> NDArray[np.float32]:

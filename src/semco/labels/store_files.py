@@ -19,18 +19,13 @@ from numpy.typing import NDArray
 from semco.data.npy import read_npy_header
 from semco.errors import UserError, made_earlier
 from semco.files import exists, open_regular, read_json_object
-from semco.labels.kin import Kin
 
 FORMAT = 1
 TYPES = {
     "vectors.npy": ("float16", "int8"),
     "offsets.npy": ("uint32",),
     "ranks.npy": ("int32",),
-    "kin.npy": ("int32",),
-    "kin_offsets.npy": ("uint32",),
-    "children.npy": ("int32",),
 }
-KIN_FILES = ("kin.npy", "kin_offsets.npy", "children.npy")  # stores that were built without a graph lack them
 FILES = ("vectors.npy", "offsets.npy", "ranks.npy", "terms.bin")
 CHECKSUMS = "crc32"  # the key of the checksums in the header
 CHUNK = 2**20  # bytes that are read at a time
@@ -56,7 +51,7 @@ def read_header(folder: Path) -> dict[str, Any]:
     if isinstance(eps, bool) or not isinstance(eps, int | float) or not 0 <= eps <= 2:
         raise damaged(folder, f"the default_eps {str(eps)[:40]!r} of the header is not a number from 0 to 2")
     sizes = header.get("files")
-    for name in files_of(header):
+    for name in FILES:
         expected = sizes.get(name) if isinstance(sizes, dict) else None
         found = (folder / name).stat().st_size if (folder / name).is_file() else None
         if found is None or found != expected:
@@ -66,17 +61,9 @@ def read_header(folder: Path) -> dict[str, Any]:
     return header
 
 
-def files_of(header: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of a store's files: with those of the kin, if its header lists one of them."""
-    has_kin = isinstance(header.get("files"), dict) and any(name in header["files"] for name in KIN_FILES)
-    return (*FILES, *KIN_FILES) if has_kin else FILES
-
-
 def _check_header(folder: Path, header: Mapping[str, Any]) -> None:
     sums = header.get(CHECKSUMS)
-    if not isinstance(sums, dict) or not all(
-        isinstance(sums.get(name), str) for name in ("header.json", *files_of(header))
-    ):
+    if not isinstance(sums, dict) or not all(isinstance(sums.get(name), str) for name in ("header.json", *FILES)):
         raise damaged(folder, "the header lacks the checksums")
     if sums["header.json"] != _header_checksum(header):
         raise damaged(folder, "header.json does not have its checksum")
@@ -107,25 +94,10 @@ def open_terms(folder: Path, offsets: NDArray[np.uint32]) -> mmap.mmap:
     return content
 
 
-def open_kin(folder: Path, header: Mapping[str, Any]) -> Kin | None:
-    """Return the kin of a store's terms, after checking that its positions exist, or None if it has none."""
-    if KIN_FILES[0] not in files_of(header):
-        return None
-    size = header["size"]
-    offsets = open_array(folder, "kin_offsets.npy", (size + 1,))
-    children = open_array(folder, "children.npy", (size,))
-    if offsets[0] != 0 or (offsets[1:] < offsets[:-1]).any():
-        raise damaged(folder, "kin_offsets.npy does not divide kin.npy into terms")
-    positions = open_array(folder, "kin.npy", (int(offsets[-1]),))
-    if len(positions) and not 0 <= int(positions.min()) <= int(positions.max()) < size:
-        raise damaged(folder, "kin.npy contains positions that do not exist")
-    return Kin(positions, offsets, children)
-
-
 def with_checksums(folder: Path, header: Mapping[str, Any]) -> dict[str, Any]:
     """Return the header of a store with the checksums of the files in ``folder``."""
     result: dict[str, Any] = json.loads(json.dumps({**header, "format": FORMAT}))  # as it will be read
-    result[CHECKSUMS] = {name: _file_checksum(folder / name) for name in files_of(result)}
+    result[CHECKSUMS] = {name: _file_checksum(folder / name) for name in FILES}
     result[CHECKSUMS]["header.json"] = _header_checksum(result)
     return result
 

@@ -87,8 +87,6 @@ class Method(nn.Module, ABC, Generic[C]):
     # The head that predicts, if the configuration leaves it open; the second is for networks with loaded weights.
     predicting_head: ClassVar[Literal["one_hot", "semantic"]] = "one_hot"
     pretrained_head: ClassVar[Literal["one_hot", "semantic", "average"]] = "one_hot"
-    # How classes are grouped if the configuration leaves it open, and the label vectors allow both rules.
-    grouping_rule: ClassVar[Literal["evidence", "dbscan"]] = "evidence"
     per_image_buffers: ClassVar[tuple[str, ...]] = ()
     # Whether the method mixes, rotates or perturbs the views itself. If so, outputs of frozen layers cannot be cached.
     changes_images: ClassVar[bool] = False

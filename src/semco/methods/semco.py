@@ -75,7 +75,6 @@ class SemCo(Method[SemCoConfig]):
     Config = SemCoConfig
     views = ViewCounts(labelled_weak=1, unlabelled_weak=1, unlabelled_strong=1)
     heads = ("one_hot", "semantic")
-    grouping_rule = "dbscan"
     best_in_group = False  # Eq. 8: the semantic head teaches argmax(p)
     label_vectors: Tensor  # (K, d): M
 

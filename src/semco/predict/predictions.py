@@ -25,7 +25,7 @@ class Prediction:
     runner_up: str | None = None
     runner_up_confidence: float | None = None
     group: str | None = None
-    """The look-alikes among which the label is, by name: ``shirt + coat``; the label itself if it has none."""
+    """The group of the label: ``shirt + coat``; the label itself if it is in no group."""
     top: tuple[tuple[str, float], ...] = ()
     """The most probable classes with their probabilities, as many as were asked for."""
     heads: Mapping[str, tuple[str, float]] = field(default_factory=dict)

@@ -59,7 +59,7 @@ class Predictor:
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """The look-alikes of each class, itself included: ``shirt + coat``."""
+        """The group of each class, itself included: ``shirt + coat``."""
         return self.about.groups
 
     def predict(self, images: Any, top: int = 2) -> list[Prediction]:

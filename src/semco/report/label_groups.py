@@ -1,4 +1,4 @@
-"""The page of evidence for groups of classes: what to look at before training, and how to change it."""
+"""The page about the groups of some classes: what to look at before training, and how to change it."""
 
 from __future__ import annotations
 
@@ -7,22 +7,20 @@ from shlex import quote
 
 from semco.files import atomic_path
 from semco.groups.explain import Pair, review
-from semco.groups.grouping import MOST_EVIDENCE, Groups
+from semco.groups.grouping import Groups
 from semco.labels.embeddings import LabelEmbeddings
 from semco.report.template import page_template
 
 
 def write_label_page(embeddings: LabelEmbeddings, groups: Groups, path: Path) -> None:
     """Write the page; it is one file and loads nothing."""
-    has_evidence = groups.rule == "evidence"
     text = page_template("label_groups.html").render(
         title=f"{len(groups.names)} classes, {groups.count} groups",
         review=review(embeddings, groups),
         groups=groups,
         source=embeddings.source,
         notes=(*embeddings.notes, *groups.notes),
-        has_evidence=has_evidence,
-        needed=MOST_EVIDENCE - groups.eps if has_evidence else 1 - groups.eps,
+        needed=1 - groups.eps,
         pair_option=pair_option,
         alias_option=lambda name: quote(f"{name}=TERM"),
     )

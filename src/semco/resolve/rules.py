@@ -16,7 +16,6 @@ from torch import nn
 
 from semco.config import AUTO, Config
 from semco.errors import UserError
-from semco.groups.grouping import choose_rule, default_eps
 from semco.methods import Method
 from semco.models import SMALL_SIDE, has_weights, inspect_backbone
 from semco.models.precision import is_depthwise
@@ -144,22 +143,11 @@ def _label_path(config: Config, data: DataFacts, _machine: Machine) -> Answer:
     return (data.attributes, "the class attributes beside the images") if is_found else (None, "not needed")
 
 
-def _grouping_rule(config: Config, data: DataFacts, _machine: Machine) -> Answer:
-    method = Method.registry[config.method.name]
-    vectors = data.label_vectors(config.labels)
-    if vectors is None or vectors.evidence is None:
-        return "dbscan", "there is no graph beside these label vectors"
-    if config.labels.eps != AUTO:
-        return "dbscan", "labels.eps is a cosine distance"
-    return method.grouping_rule, f"the rule of {method.name}"
-
-
 def _eps(config: Config, data: DataFacts, _machine: Machine) -> Answer:
     vectors = data.label_vectors(config.labels)
     if vectors is None:
         return 0.0, "the class names have no label vectors"
-    rule = choose_rule(vectors, None, config.labels.rule)
-    return default_eps(vectors, rule), f"the default of the rule {rule} for these label vectors"
+    return vectors.default_eps, "the default of these label vectors"
 
 
 def _stem(_config: Config, data: DataFacts, _machine: Machine) -> Answer:
@@ -270,7 +258,6 @@ RULES: dict[str, Rule] = {
     "data.validation": _validation,
     "labels.source": _label_source,
     "labels.path": _label_path,
-    "labels.rule": _grouping_rule,
     "labels.eps": _eps,
     "model.stem": _stem,
     "model.tune": _from_weights("heads", "all"),

@@ -1,4 +1,4 @@
-"""What SemCo makes of the names of the classes: term, look-alike group, place on a map."""
+"""What SemCo makes of the names of the classes: term, group, place on a map."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semco.config import LabelsConfig
-from semco.groups.grouping import Groups, evidence_distances, group_classes
+from semco.groups.grouping import Groups, group_classes
 from semco.groups.plot.layout import fit_to_box, map_coordinates
 from semco.labels.distances import distances
 from semco.labels.embeddings import LabelEmbeddings
@@ -26,7 +26,7 @@ def describe(table: ClassTable) -> dict[str, Any]:
     names = tuple(each.name for each in table.classes)
     config = LabelsConfig.model_validate(table.labels_config(names))
     found, embeddings, points = _look_up(names, tuple(sorted(config.aliases.items())))
-    groups = group_classes(embeddings, None, None, config.together, config.apart)
+    groups = group_classes(embeddings, None, config.together, config.apart)
     rows = [
         _describe_class(each, found[each.name], int(groups.group_ids[i]), points[i])
         | {"is_doubtful": any(note.startswith(f"class {each.name!r} (term") for note in embeddings.notes)}
@@ -78,5 +78,4 @@ def _map(embeddings: LabelEmbeddings) -> NDArray[np.float64]:
     """Return the place (K, 2) of each class on a map from 0 to 1."""
     if len(embeddings.names) < 3:
         return np.asarray([[0.3 + 0.4 * i, 0.5] for i in range(len(embeddings.names))])
-    far = distances(embeddings.matrix) if embeddings.evidence is None else evidence_distances(embeddings)
-    return fit_to_box(map_coordinates(far), 1.0, 1.0)
+    return fit_to_box(map_coordinates(distances(embeddings.matrix)), 1.0, 1.0)

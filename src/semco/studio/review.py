@@ -100,9 +100,9 @@ def _combine(
 
 
 def summarise(answers: Answers, labels: Mapping[int, int], groups: list[list[int]]) -> dict[str, Any]:
-    """Return the numbers of the review page: per group, per look-alike pair, and how often the model was right.
+    """Return the numbers of the review page: per group, per pair, and how often the model was right.
 
-    ``labels`` are the present labels by photo; ``groups`` the class numbers of each look-alike group.
+    ``labels`` are the present labels by photo; ``groups`` the class numbers of each group.
     """
     labelled = np.isin(answers.numbers, np.fromiter(labels, dtype=np.int64, count=len(labels)))
     is_open = ~labelled
@@ -128,7 +128,7 @@ def _group(answers: Answers, is_open: NDArray[np.bool_], members: list[int]) -> 
 
 
 def _pairs(answers: Answers, is_open: NDArray[np.bool_], groups: list[list[int]]) -> list[dict[str, Any]]:
-    """Return the pairs of look-alikes and those between which the heads disagree, the most frequent first."""
+    """Return the pairs of grouped classes and those between which the heads disagree, the most frequent first."""
     rows = np.flatnonzero(is_open & answers.disagree & (answers.guesses >= 0) & (answers.others >= 0))
     low = np.minimum(answers.guesses[rows], answers.others[rows])
     high = np.maximum(answers.guesses[rows], answers.others[rows])

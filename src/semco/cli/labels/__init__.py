@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from semco.cli.app import App
-from semco.cli.labels import build, fetch, groups, lookup, score, tune
+from semco.cli.labels import build, fetch, groups, lookup
 
-app = App(help="Look class names up, group them, choose eps, and build vector stores.", no_args_is_help=True)
+app = App(help="Look class names up, group them, and build vector stores.", no_args_is_help=True)
 app.command()(lookup.lookup)
 app.command()(lookup.nearest)
 app.command()(groups.groups)
 app.command()(groups.plot)
-app.command()(tune.tune)
 app.command()(build.build)
 app.command(name="import")(build.import_store)
 app.command()(fetch.fetch)
-app.command()(score.score)

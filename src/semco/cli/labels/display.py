@@ -56,11 +56,6 @@ def print_store(store: VectorStore) -> None:
     print_line(f"{store.folder}: {store.size:,} terms, {store.dim}-d, default eps {store.default_eps:.3g}")
 
 
-def shorten(text: str, limit: int = 90) -> str:
-    """Return the text, cut after ``limit`` letters."""
-    return text if len(text) <= limit else f"{text[:limit]}…"
-
-
 @contextmanager
 def progress_bars() -> Iterator[Report]:
     """Yield a function that shows one progress bar per stage on stderr."""

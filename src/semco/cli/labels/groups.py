@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @with_options(GroupOptions)
 def groups(options: GroupOptions, *, json: AsJson = False) -> None:
     """Show the groups of classes whose label vectors are close."""
-    from semco.groups.explain.summary import groups_summary
+    from semco.groups.explain import groups_summary
 
     embeddings, found = options.groups()
     print_notes((*embeddings.notes, *found.notes))
@@ -34,10 +34,10 @@ def plot(
     options: GroupOptions,
     *,
     out: Annotated[
-        Path, typer.Option(help="The file to write: .png, .svg, .pdf, or .html for a page with the evidence.")
+        Path, typer.Option(help="The file to write: .png, .svg, .pdf, or .html for a page about the groups.")
     ] = Path("labels.png"),
 ) -> None:
-    """Plot a dendrogram with the eps line, the matrix of cosines and a map; or write a page with the evidence."""
+    """Plot a dendrogram with the eps line, the matrix of cosines and a map, or write a page about the groups."""
     from semco.groups.plot import plot as write_plot
     from semco.report.label_groups import write_label_page
 
@@ -49,17 +49,17 @@ def plot(
 
 
 def _print_groups(embeddings: LabelEmbeddings, found: Groups, eps_origin: str) -> None:
-    from semco.groups.explain.summary import group_evidence, other_terms, shared_groups
+    from semco.groups.explain import lowest_cosine, other_terms, shared_groups
 
-    if rows := other_terms(embeddings):
+    if others := other_terms(embeddings):
         print_title("Class names whose term differs from the name")
-        print_table(("name", "term", "route"), rows)
+        print_table(("name", "term", "route"), others)
     shared = shared_groups(found)
-    at_eps = f"at eps {found.eps:.3g} ({eps_origin}; rule {found.rule})"
+    at_eps = f"at eps {found.eps:.3g} ({eps_origin})"
     if shared:
         print_title(f"Groups of more than one class {at_eps}")
-        evidence = [(", ".join(members), *group_evidence(embeddings, members).values()) for members in shared]
-        print_table(("classes", "lowest cosine", "lowest evidence", "kinds of", "what the graph says"), evidence)
+        rows = [(", ".join(members), f"{lowest_cosine(embeddings, members):.2f}") for members in shared]
+        print_table(("classes", "lowest cosine"), rows)
     else:
         print_title(f"No group has more than one class {at_eps}")
     alone = found.count - len(shared)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -39,10 +39,6 @@ Eps = Annotated[
     typer.Option(
         help="Largest cosine distance between neighbours in a group; 0 gives no groups. Default: the source's."
     ),
-]
-GroupRule = Annotated[
-    Literal["evidence", "dbscan"] | None,
-    typer.Option(help="How classes are grouped (labels.rule): by cosines and the graph, or the paper's DBSCAN."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
@@ -108,7 +104,6 @@ class GroupOptions(SourceOptions):
     """`SourceOptions`, and those that decide which classes share a group."""
 
     eps: Eps = None
-    rule: GroupRule = None
     group: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME,NAME", help="Classes to put into one group (labels.together); repeatable."),
@@ -123,7 +118,7 @@ class GroupOptions(SourceOptions):
 
         embeddings = self.embeddings()
         corrections = parse_names(self.group, "--group"), parse_names(self.apart, "--apart")
-        return embeddings, group_classes(embeddings, self.eps, self.rule, *corrections)
+        return embeddings, group_classes(embeddings, self.eps, *corrections)
 
 
 def parse_aliases(texts: Sequence[str] | None) -> dict[str, str]:

@@ -36,12 +36,11 @@ def published_groups() -> Mapping[str, PublishedGroups]:
 
 @dataclass(frozen=True)
 class ComparedGroups:
-    """The groups of more than one class that a rule finds, and their agreement with each published table."""
+    """The groups of more than one class at one eps, and their agreement with each published table."""
 
     data: str
-    rule: str
     eps: float
-    is_papers: bool  # the paper's rule at its eps
+    is_papers: bool  # the paper's eps
     groups: tuple[tuple[str, ...], ...]
     scores: Mapping[str, GroupScores]
 
@@ -50,18 +49,14 @@ class ComparedGroups:
 
 
 def compare_groups(data: str, labels: LabelsConfig) -> list[ComparedGroups]:
-    """Return what the paper's rule makes of a data set's names over eps, and what our rule does if it can."""
+    """Return the groups of a data set's names over eps."""
     embeddings = label_source(labels).vectors(class_names(data))
     grid = sorted({published_groups()[data].eps, *GRID})
-    found = [group_classes(embeddings, eps, "dbscan") for eps in grid]
-    if embeddings.evidence is not None:
-        found.append(group_classes(embeddings, None, "evidence"))
-    return [_compare(data, groups) for groups in found]
+    return [_compare(data, group_classes(embeddings, eps)) for eps in grid]
 
 
 def _compare(data: str, groups: Groups) -> ComparedGroups:
     shared = tuple(members for members in groups.members if len(members) > 1)
     published = published_groups()[data]
     scores = {kind: score_groups(shared, table) for kind, table in published.tables.items()}
-    is_papers = groups.rule == "dbscan" and groups.eps == published.eps
-    return ComparedGroups(data, groups.rule, groups.eps, is_papers, shared, scores)
+    return ComparedGroups(data, groups.eps, groups.eps == published.eps, shared, scores)

@@ -1,8 +1,8 @@
 """Plot a set of classes: a dendrogram with the eps line, the matrix of cosines, and a map.
 
 The dendrogram shows single linkage of cosine distances, which cut at eps gives the groups of DBSCAN with min_samples =
-1, or complete linkage of 2 - evidence for the rule "evidence". The rows of the matrix are its leaves.
-Each group of more than one class has the same colour in all three parts; other classes are grey.
+1. The rows of the matrix are its leaves. Each group of more than one class has the same colour in all three parts;
+other classes are grey.
 
 Shapes: K classes, d embedding size, Q groups.
 """
@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 
 from semco.errors import UserError
 from semco.files import atomic_path
-from semco.groups.grouping import Groups, evidence_distances
+from semco.groups.grouping import Groups
 from semco.groups.plot.layout import fit_to_box, map_coordinates, separate_boxes
-from semco.groups.tune import linkage
 from semco.labels.distances import distances
 from semco.labels.embeddings import LabelEmbeddings
 
@@ -50,7 +49,7 @@ class PlotData:
 
     names: tuple[str, ...]
     distances: NDArray[np.float64]  # (K, K)
-    merges: NDArray[np.float64]  # (K - 1, 4) of the rule's linkage, in SciPy's format
+    merges: NDArray[np.float64]  # (K - 1, 4) of single linkage, in SciPy's format
     group_ids: NDArray[np.int64]  # (K,)
     order: list[int]  # class ids from the top of the dendrogram to the bottom
     eps: float
@@ -101,19 +100,15 @@ def draw(embeddings: LabelEmbeddings, groups: Groups) -> Figure:
 
 
 def _plot_data(embeddings: LabelEmbeddings, groups: Groups) -> PlotData:
-    from scipy.cluster.hierarchy import complete, leaves_list, optimal_leaf_ordering
+    from scipy.cluster.hierarchy import leaves_list, linkage
     from scipy.spatial.distance import squareform
 
-    cosine_distances = distances(embeddings.matrix)
-    merges, between = linkage(embeddings.matrix), cosine_distances
-    if groups.rule == "evidence":
-        between = evidence_distances(embeddings)
-        merges = complete(squareform(between, checks=False))
-    if len(between) <= 500:  # the time is cubic, and with more classes the order hardly matters
-        merges = optimal_leaf_ordering(merges, squareform(between, checks=False))
+    between = distances(embeddings.matrix)
+    is_ordered = len(between) <= 500  # the time is cubic, and with more classes the order hardly matters
+    merges = linkage(squareform(between, checks=False), method="single", optimal_ordering=is_ordered)
     names = tuple(name if len(name) <= 24 else f"{name[:23]}…" for name in embeddings.names)
     order = leaves_list(merges).tolist()
-    return PlotData(names, cosine_distances, merges, groups.group_ids, order, groups.eps)
+    return PlotData(names, between, merges, groups.group_ids, order, groups.eps)
 
 
 def _add_margins(figure: Figure, tree: Axes, matrix: Axes, chart: Axes) -> None:
@@ -157,7 +152,7 @@ def _draw_tree(axes: Axes, data: PlotData) -> None:
         colour = data.colour(int(data.group_ids[i]))
         tick.set_color(INK if colour == ALONE else colour)
         tick.set_fontweight("normal" if colour == ALONE else "bold")
-    axes.set_xlabel("distance of the rule", fontsize=9, color=INK)
+    axes.set_xlabel("cosine distance", fontsize=9, color=INK)
 
 
 def _branches(data: PlotData) -> tuple[list[NDArray[np.float64]], list[str]]:

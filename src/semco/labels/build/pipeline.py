@@ -35,11 +35,9 @@ from semco.labels.build.vocabulary import (
     is_a_pairs,
     make_vocabulary,
     vocabulary_graph,
-    vocabulary_kin,
     vocabulary_rows,
 )
 from semco.labels.eps import sibling_eps
-from semco.labels.kin import Kin, reordered
 from semco.labels.store import VectorStore, check_replaceable, unit_rows
 
 Rows = NDArray[np.float32]
@@ -94,8 +92,7 @@ def build_store(
     matrix, known = _combine_sets(rows, settings, fitted, report)
     header = _header({**files, **graph_files}, counts, all_settings, report)
     header["default_eps"] = sibling_eps(matrix, known & in_all_files, is_a_pairs(edges, vocabulary))
-    kin = None if conceptnet is None else vocabulary_kin(edges, vocabulary)
-    _write(out, vocabulary, matrix, known, header, kin, report)
+    _write(out, vocabulary, matrix, known, header, report)
     stages.remove()
     return VectorStore.open(out)
 
@@ -213,19 +210,12 @@ def _combine_sets(
 
 
 def _write(
-    out: Path,
-    vocabulary: Vocabulary,
-    matrix: Rows,
-    known: Mask,
-    header: Mapping[str, Any],
-    kin: Kin | None,
-    report: Report,
+    out: Path, vocabulary: Vocabulary, matrix: Rows, known: Mask, header: Mapping[str, Any], report: Report
 ) -> None:
     report("writing", 0, 1)
     positions = np.flatnonzero(known)
     terms = [vocabulary.terms[i] for i in positions.tolist()]
-    kept = None if kin is None else reordered(kin, positions)
-    VectorStore.write(out, terms, matrix[positions], range(len(positions)), header, kin=kept)
+    VectorStore.write(out, terms, matrix[positions], range(len(positions)), header)
     report("writing", 1, 1)
 
 

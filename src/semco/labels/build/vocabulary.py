@@ -15,7 +15,6 @@ from scipy import sparse
 from semco.labels.build.readers.conceptnet import Edges
 from semco.labels.build.readers.vectors import VectorSet
 from semco.labels.build.retrofit import adjacency
-from semco.labels.kin import Kin, kin_table
 from semco.labels.store import unit_rows
 
 FREQUENT = 45_000  # words of a file whose mean is subtracted
@@ -71,18 +70,6 @@ def is_a_pairs(edges: Edges, vocabulary: Vocabulary) -> NDArray[np.int64]:
     wanted = edges.relation == (edges.relations.index("IsA") if "IsA" in edges.relations else -1)
     pairs = np.stack([positions[edges.start[wanted]], positions[edges.end[wanted]]], axis=1)
     return pairs[(pairs >= 0).all(axis=1)]
-
-
-def vocabulary_kin(edges: Edges, vocabulary: Vocabulary) -> Kin:
-    """Return the kin of the vocabulary's terms: IsA parents, and synonyms in both directions."""
-    positions = vocabulary.positions(edges.terms)
-    ends = np.stack([positions[edges.start], positions[edges.end]], axis=1)
-    kinds = np.asarray([*edges.relations, ""])[edges.relation]
-    upward, alike = np.isin(kinds, ("IsA", "InstanceOf")), np.isin(kinds, ("Synonym", "SimilarTo"))
-    pairs = np.concatenate([ends[upward], ends[alike], ends[alike][:, ::-1]])
-    known = pairs[(pairs >= 0).all(axis=1)]
-    parents = np.unique(ends[upward & (ends >= 0).all(axis=1)], axis=0)[:, 1]
-    return kin_table(known, np.bincount(parents, minlength=len(vocabulary.terms)), len(vocabulary.terms))
 
 
 def vocabulary_rows(

@@ -47,16 +47,6 @@ class Match:
         return "+".join(self.terms)
 
     @property
-    def noun(self) -> str | None:
-        """The terms as one noun, such as ``maple_tree`` for maple and tree; None for a vector of its own."""
-        return "_".join(self.terms) or None
-
-    @property
-    def is_part(self) -> bool:
-        """Whether the terms leave out words of the name."""
-        return self.route in WORD_DROPPING_ROUTES
-
-    @property
     def confidence(self) -> float:
         """How likely the term means what the name means, from 0 to 1."""
         return CONFIDENCE[self.route]

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+import gzip
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from pathlib import Path
 
-from semco.labels.dictionary import dictionary
 from semco.labels.matching.spelling import (
     LONGEST_SPLIT,
     head_noun,
@@ -30,6 +31,7 @@ COMMON = 20_000  # frequency rank below which a term may be half of a compound
 SHORTEST_CORRECTED = 5  # letters; in shorter words one edit often gives another word ("cat", "car")
 RARELY_NOUNS = frozenset({"can", "will", "may", "might", "must"})
 VOWELS = frozenset("aeiouy")
+NOUNS = Path(__file__).parent / "nouns" / "nouns.txt.gz"
 KEYBOARD = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 
 Terms = tuple[str, ...]  # the result of a route: one term, several terms whose mean is used, or none
@@ -131,13 +133,19 @@ def _before_of(key: str, vocabulary: Vocabulary) -> Terms:
 def _all_words(key: str, vocabulary: Vocabulary) -> Terms:
     """Return the words of a phrase up to a preposition, if all are known and the last alone would mislead.
 
-    It misleads if it is no noun of the dictionary (The Mona Lisa) or mostly another part of speech (paint can).
+    It misleads if it names no thing (The Mona Lisa) or mostly another part of speech (paint can).
     """
     words = phrase_words(key)
-    if not words or (words[-1] not in RARELY_NOUNS and any(form in dictionary() for form in word_forms(words[-1]))):
+    if not words or (words[-1] not in RARELY_NOUNS and any(form in thing_nouns() for form in word_forms(words[-1]))):
         return ()
     terms = [vocabulary.first(word_forms(word)) for word in words]
     return tuple(dict.fromkeys(term for (term,) in terms)) if len(words) > 1 and all(terms) else ()
+
+
+@cache
+def thing_nouns() -> frozenset[str]:
+    """Return the single-word nouns for things that can be photographed (``nouns/PROVENANCE.md``)."""
+    return frozenset(gzip.decompress(NOUNS.read_bytes()).decode().split("\n"))
 
 
 def _head_noun(key: str, vocabulary: Vocabulary) -> Terms:

@@ -1,4 +1,4 @@
-// Classes: their names, what each was taken for, the look-alike groups, and a map.
+// Classes: their names, what each was taken for, the groups by name, and a map.
 
 import { get } from "./api.js";
 import { colour, count, h, isNarrow, put, putNew, svg } from "./dom.js";
@@ -67,7 +67,7 @@ export function classesPage() {
 
   function meaning(each) {
     if (each.confidence === 0)
-      return h("p", { class: "taken unsure" }, "Not a known word: it has no look-alikes. Another word helps.");
+      return h("p", { class: "taken unsure" }, "Not a known word: it is in no group. Another word helps.");
     const near = each.nearest.length ? `, near ${each.nearest.slice(0, 2).join(" and ")}` : "";
     const doubt = each.is_doubtful ? ". Far from the other classes: if another sense is meant, write another word" : "";
     return h(
@@ -180,9 +180,9 @@ export function classesPage() {
         "p",
         { class: "soft" },
         shared.length
-          ? "If SemCo cannot decide between look-alikes, it still learns that a photo is one of them."
+          ? "If SemCo cannot decide between the classes of a group, it still learns that a photo is one of them."
           : described.classes.length
-            ? "No two of these classes look alike by their names."
+            ? "No two of these names are close in meaning."
             : "Groups of similar classes appear here.",
       ),
       shared.length ? h("ul", { class: "group-cards" }, shared.map(groupCard)) : null,
@@ -225,7 +225,7 @@ export function classesPage() {
     const points = new Map(described.classes.map((each) => [each.number, at(each)]));
     const pairs = described.groups.flatMap((members) => members.slice(1).map((number, i) => [members[i], number]));
     const line = ([[x1, y1], [x2, y2]]) => svg("line", { x1, y1, x2, y2, class: "alike" });
-    const spoken = `Map of ${count(described.classes.length, "class", "classes")}; look-alikes are joined by a line`;
+    const spoken = `Map of ${count(described.classes.length, "class", "classes")}; classes of one group are joined by a line`;
     put(
       map,
       svg(
@@ -285,7 +285,7 @@ export function classesPage() {
       h(
         "p",
         { class: "lead" },
-        "Name the classes in everyday words. SemCo knows what they mean, and so which classes look alike.",
+        "Name the classes in everyday words. SemCo knows what they mean, and so which classes may look alike.",
       ),
     ),
     h(
@@ -310,7 +310,7 @@ export function classesPage() {
       h(
         "div",
         { class: "stack" },
-        card("groups-title", "Look-alikes", groups),
+        card("groups-title", "Grouped by name", groups),
         card("map-title", "Map of meanings", map),
       ),
     ),

@@ -119,7 +119,7 @@ export function reviewPage() {
       .map((each) =>
         option(
           each.classes.join(","),
-          `${each.classes.map(className).join(" or ")} (${plain(each.count)}${each.alike ? ", look-alikes" : ""})`,
+          `${each.classes.map(className).join(" or ")} (${plain(each.count)}${each.alike ? ", grouped by name" : ""})`,
           pair,
         ),
       );

@@ -30,7 +30,7 @@ async function classify(file, answers) {
     put(
       box,
       h("p", { class: "answer-label" }, found.label),
-      h("p", { class: "soft" }, file.name, found.group !== found.label ? ` · look-alikes: ${found.group}` : null),
+      h("p", { class: "soft" }, file.name, found.group !== found.label ? ` · grouped by name: ${found.group}` : null),
       h(
         "ul",
         { class: "bars" },

@@ -1,27 +1,26 @@
-"""What a person should look at before training: doubtful names, groups with their evidence, and what is next.
+"""What a person should look at before training: doubtful names, groups with their cosines, and what joins next.
 
-A distance is that of the rule: 2 - evidence, or 1 - cosine for DBSCAN. Two groups join at the eps that is the largest
-distance of their classes (complete linkage, "evidence") or the smallest (single linkage, "dbscan"). A group splits
-below the eps at which its last two parts were joined.
+Two groups join at the eps that is the smallest cosine distance of their classes (single linkage). A group splits below
+the eps at which its last two parts were joined.
 
 Shapes: K classes.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from semco.groups.grouping import Groups, evidence_distances
-from semco.labels.dictionary import dictionary
+from semco.groups.grouping import Groups
 from semco.labels.distances import distances
 from semco.labels.embeddings import LabelEmbeddings
 from semco.labels.matching.routes import CONFIDENCE, LOW_CONFIDENCE, OWN_VECTOR
+from semco.labels.matching.spelling import spell
 
 NEXT = 12  # groups that would join next, shown
 CLOSE = 0.1  # a group that a tenth less of eps would split is doubtful
@@ -31,14 +30,10 @@ Square = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Pair:
-    """Two classes, with why they are or are not in one group."""
+    """Two classes and the cosine of their vectors."""
 
     names: tuple[str, str]
     cosine: float
-    evidence: float | None  # None for the rule "dbscan"
-    kind: str  # what both are, "" if the dictionary does not say
-    graph: str  # what the graph says, "" if nothing
-    captions: float | None = None  # cosine by the captions of photos, None if they do not know both
 
 
 @dataclass(frozen=True)
@@ -73,7 +68,7 @@ class Name:
 
 @dataclass(frozen=True)
 class Review:
-    """Everything that the page of evidence shows."""
+    """Everything that the page of `semco labels plot` shows."""
 
     names: tuple[Name, ...]  # doubtful names first
     groups: tuple[ReviewedGroup, ...]  # doubtful groups first
@@ -83,7 +78,7 @@ class Review:
 
 def review(embeddings: LabelEmbeddings, groups: Groups) -> Review:
     """Return what to look at in the groups of some classes."""
-    between = evidence_distances(embeddings) if groups.rule == "evidence" else distances(embeddings.matrix)
+    between = distances(embeddings.matrix)
     members = [np.flatnonzero(groups.group_ids == q).tolist() for q in range(groups.count)]
     found = [_reviewed(embeddings, groups, between, one) for one in members if len(one) > 1]
     joins = _joins(embeddings, groups, between, members)
@@ -97,18 +92,17 @@ def review(embeddings: LabelEmbeddings, groups: Groups) -> Review:
 
 def _reviewed(embeddings: LabelEmbeddings, groups: Groups, between: Square, members: Sequence[int]) -> ReviewedGroup:
     ordered = sorted(combinations(members, 2), key=lambda pair: -between[pair])
-    splits = _last_merge(between[np.ix_(members, members)], groups.rule)
-    pairs = tuple(_pair(embeddings, groups, *pair) for pair in ordered)
+    splits = _last_merge(between[np.ix_(members, members)])
+    pairs = tuple(_pair(embeddings, *pair) for pair in ordered)
     return ReviewedGroup(tuple(groups.names[i] for i in members), pairs, splits, splits > (1 - CLOSE) * groups.eps)
 
 
-def _last_merge(between: Square, rule: str) -> float:
+def _last_merge(between: Square) -> float:
     """Return the eps at which the last two parts of a group are joined, given its distances."""
     from scipy.cluster.hierarchy import linkage
     from scipy.spatial.distance import squareform
 
-    merges = linkage(squareform(between, checks=False), method="complete" if rule == "evidence" else "single")
-    return float(merges[-1, 2])
+    return float(linkage(squareform(between, checks=False), method="single")[-1, 2])
 
 
 def _joins(
@@ -120,31 +114,21 @@ def _joins(
     starts = np.cumsum([0, *map(len, members)])[:-1]
     order = np.concatenate([np.asarray(one) for one in members])
     sorted_distances = between[np.ix_(order, order)]
-    reduce = np.maximum.reduceat if groups.rule == "evidence" else np.minimum.reduceat
-    heights = reduce(reduce(sorted_distances, starts, axis=0), starts, axis=1)  # (Q, Q)
+    heights = np.minimum.reduceat(np.minimum.reduceat(sorted_distances, starts, axis=0), starts, axis=1)  # (Q, Q)
     rows, columns = np.triu_indices(len(members), 1)
     nearest = np.argsort(heights[rows, columns], kind="stable")[:NEXT]
     found = []
     for a, b in zip(rows[nearest].tolist(), columns[nearest].tolist(), strict=True):
         block = between[np.ix_(members[a], members[b])]
         i, j = np.argwhere(block == heights[a, b])[0].tolist()
-        pair = _pair(embeddings, groups, members[a][i], members[b][j])
+        pair = _pair(embeddings, members[a][i], members[b][j])
         parts = tuple(groups.names[k] for k in members[a]), tuple(groups.names[k] for k in members[b])
         found.append(Join(parts, pair, float(heights[a, b])))
     return tuple(found)
 
 
-def _pair(embeddings: LabelEmbeddings, groups: Groups, i: int, j: int) -> Pair:
-    names = groups.names[i], groups.names[j]
-    cosine = float(embeddings.matrix[i] @ embeddings.matrix[j])
-    if groups.rule == "dbscan" or embeddings.evidence is None:
-        return Pair(names, cosine, None, "", "")
-    nouns = [embeddings.terms[k].replace("+", "_") for k in (i, j)]
-    kind = dictionary().nearest_kind(*nouns) or ""
-    reason = embeddings.evidence.reasons.get((min(i, j), max(i, j)), "")
-    captions = float(embeddings.evidence.captions[i, j])
-    shown = None if math.isnan(captions) else captions
-    return Pair(names, cosine, float(embeddings.evidence.total[i, j]), kind.replace("_", " "), reason, shown)
+def _pair(embeddings: LabelEmbeddings, i: int, j: int) -> Pair:
+    return Pair((embeddings.names[i], embeddings.names[j]), float(embeddings.matrix[i] @ embeddings.matrix[j]))
 
 
 def _names(embeddings: LabelEmbeddings, between: Square) -> list[Name]:
@@ -157,3 +141,32 @@ def _names(embeddings: LabelEmbeddings, between: Square) -> list[Name]:
         nearest = "" if len(between) < 2 or how == OWN_VECTOR else embeddings.names[int(others[i].argmin())]
         found.append(Name(name, term, route, nearest, is_noted or confidence <= LOW_CONFIDENCE))
     return found
+
+
+def groups_summary(embeddings: LabelEmbeddings, groups: Groups) -> dict[str, Any]:
+    """Return eps, the class names of each group, and the term and route of each class."""
+    matched = zip(embeddings.names, embeddings.terms, embeddings.routes, strict=True)
+    cosines = {", ".join(members): lowest_cosine(embeddings, members) for members in shared_groups(groups)}
+    return {
+        "eps": groups.eps,
+        "groups": [list(members) for members in groups.members],
+        "lowest_cosine": cosines,
+        "terms": {name: {"term": term, "route": route} for name, term, route in matched},
+    }
+
+
+def lowest_cosine(embeddings: LabelEmbeddings, members: Sequence[str]) -> float:
+    """Return the lowest cosine of two classes of a group, which may be a chain."""
+    rows = embeddings.matrix[[embeddings.names.index(name) for name in members]]
+    return round(float((rows @ rows.T).min()), 4)
+
+
+def other_terms(embeddings: LabelEmbeddings) -> list[tuple[str, str, str]]:
+    """Return the name, term and route of the classes whose term is spelt differently from the name."""
+    matched = zip(embeddings.names, embeddings.terms, embeddings.routes, strict=True)
+    return [row for row in matched if "+" in row[1] or spell(row[0]) != spell(row[1])]
+
+
+def shared_groups(groups: Groups) -> list[tuple[str, ...]]:
+    """Return the class names of each group with more than one class."""
+    return [members for members in groups.members if len(members) > 1]
