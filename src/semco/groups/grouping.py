@@ -125,5 +125,5 @@ def _notes(groups: Groups) -> tuple[str, ...]:
     size = "all" if groups.count == 1 else f"{groups.largest} of the"
     return (
         f"eps = {groups.eps:g} puts {size} {total} classes into one group, so a group carries little"
-        " information; choose a smaller eps (labels.eps; `semco labels groups --eps` shows what it does).",
+        " information; choose a smaller labels.eps (`semco labels groups` shows what it does).",
     )
