@@ -216,6 +216,28 @@ def test_two_interruptions_end_it_without_a_traceback() -> None:
     assert (done.stdout, done.stderr) == ("interrupted\n", "")
 
 
+INTERRUPTED_EARLY = """
+import asyncio, os, signal, socket
+from semco.export.server import make_server
+from tests.export.test_connection import App
+made = asyncio.SelectorEventLoop.__init__
+def make(self, *arguments):
+    made(self, *arguments)
+    os.kill(os.getpid(), signal.SIGINT)
+asyncio.SelectorEventLoop.__init__ = make
+try:
+    make_server(App(), 20.0).run([socket.create_server(("127.0.0.1", 0))])
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_an_interruption_before_it_has_started_leaves_no_coroutine() -> None:
+    command = [sys.executable, "-c", INTERRUPTED_EARLY]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("interrupted\n", "")
+
+
 def test_a_crowd_with_few_file_descriptors() -> None:
     """200 connections, of which each sends half a request, to a process that may open 120 files."""
     command = [sys.executable, "-c", CROWD]
