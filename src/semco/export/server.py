@@ -47,6 +47,8 @@ class FewLines(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[0].__name__ if record.exc_info and record.exc_info[0] else ""
+        if error == "CancelledError":  # a request that a second Ctrl-C has cut off
+            return False
         kind = f"{record.name} {error} {record.msg}"[:100]
         start, count = self._lines.get(kind, (0.0, 0))
         left_out = count - MOST_LINES
