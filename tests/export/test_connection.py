@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from semco.export import connection, server
 
@@ -174,6 +175,26 @@ def test_while_all_are_answered_another_one_is_refused(monkeypatch: pytest.Monke
                 head, _, body = read_all(client).partition(b"\r\n\r\n")
                 assert head.startswith(b"HTTP/1.1 503 ")
                 assert json.loads(body) == {"error": "there are too many connections; try again in a moment."}
+
+
+@pytest.mark.parametrize(
+    ("head", "most"), [(b"Content-Length: 60005", connection.READ), (b"Transfer-Encoding: chunked", 512)]
+)
+def test_chunks_are_read_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch, head: bytes, most: int) -> None:
+    """A chunk of one byte takes as long as a large one: many connections with such chunks would hold up the others."""
+    sizes, received = [], H11Protocol.data_received
+
+    def receive(self: H11Protocol, data: bytes) -> None:
+        sizes.append(len(data))
+        received(self, data)
+
+    monkeypatch.setattr(H11Protocol, "data_received", receive)
+    request = POST + b"Connection: close\r\n" + head + b"\r\n\r\n"
+    with running() as started, started.connect(request) as client:
+        started.wait(lambda: sizes == [len(request)])
+        client.sendall(b"1\r\nx\r\n" * 10_000 + b"0\r\n\r\n")
+        assert read_all(client).startswith(b"HTTP/1.1 200 ")
+    assert max(sizes) == most
 
 
 def test_the_limit_leaves_files_for_other_things(monkeypatch: pytest.MonkeyPatch) -> None:
