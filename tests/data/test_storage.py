@@ -131,6 +131,21 @@ def test_a_file_that_is_exchanged_while_it_is_made_is_made_again(tmp_path: Path)
     assert is_right(file)
 
 
+@pytest.mark.parametrize("chunk", [0, 2])
+def test_a_build_that_meets_half_a_deletion_starts_again(tmp_path: Path, chunk: int) -> None:
+    """Who deletes a folder deletes its files one by one; here the lock is still there."""
+    file, made = array_in(tmp_path / "key"), []
+
+    def make(number: int) -> Chunk:
+        made.append(number)
+        if made == [*range(chunk + 1)]:
+            file.data.unlink()
+        return rows(number)
+
+    fill(file, make)
+    assert is_right(file)
+
+
 def test_a_folder_that_is_deleted_again_and_again_is_one_sentence(tmp_path: Path) -> None:
     file = array_in(tmp_path / "key")
 

@@ -166,6 +166,7 @@ def nothing_is_built(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # 
         ({"groups": [0]}, "1 groups for 3 classes"),
         ({"class_names": [], "groups": []}, "damaged at 'class_names'"),
         ({"image_size": [100_000, 100_000]}, "damaged at 'image_size.0'"),
+        ({"image_size": [4096, 4096]}, "one image takes it more than 512 MB"),
         ({"image_size": [8, 0]}, "damaged at 'image_size.1'"),
         ({"channels": 7}, "damaged at 'channels'"),
         ({"mean": [0.3, 0.3, 0.3]}, "mean and std have 3 and 1 values"),
@@ -187,8 +188,8 @@ def test_numbers_of_strangers_are_bounded(folder: Path, changes: dict[str, objec
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ({"backbone": "wrn-999994-1"}, "a depth of at most 1000"),
-        ({"backbone": "wrn-28-2000"}, "a width of 1 to 64"),
+        ({"backbone": "wrn-999994-1"}, "the depth at most 1000"),
+        ({"backbone": "wrn-28-2000"}, "the width is 1 to 64"),
         ({"backbone": "wrn-28-64"}, "does not hold the network"),
         ({"backbone": f"wrn-{'9' * 5000}-1"}, "unknown backbone"),
         ({"backbone": "wrn-10-1", "norm": "none"}, "does not hold the network"),

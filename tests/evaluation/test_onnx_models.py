@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 import semco
 from semco.errors import UserError
+from semco.predict.onnx.engine import read_metadata
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnx")
@@ -41,6 +43,13 @@ def test_a_small_graph_predicts(tmp_path: Path) -> None:
 def test_what_a_model_says_of_itself_is_checked(tmp_path: Path, options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         semco.load(write_model(tmp_path / "model.onnx", **options))
+
+
+@pytest.mark.parametrize("text", ["[]", "null", "1e999", "[" * 100_000])
+def test_metadata_may_be_any_json(text: str) -> None:
+    session = SimpleNamespace(get_modelmeta=lambda: SimpleNamespace(custom_metadata_map={"semco": text}))
+    with pytest.raises(UserError, match="was not written by 'semco export'"):
+        read_metadata(session, Path("model.onnx"))
 
 
 @pytest.mark.parametrize(

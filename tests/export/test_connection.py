@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from semco.export import connection, server
 
@@ -176,6 +177,26 @@ def test_while_all_are_answered_another_one_is_refused(monkeypatch: pytest.Monke
                 assert json.loads(body) == {"error": "there are too many connections; try again in a moment."}
 
 
+@pytest.mark.parametrize(
+    ("head", "most"), [(b"Content-Length: 60005", connection.READ), (b"Transfer-Encoding: chunked", 512)]
+)
+def test_chunks_are_read_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch, head: bytes, most: int) -> None:
+    """A chunk of one byte takes as long as a large one: many connections with such chunks would hold up the others."""
+    sizes, received = [], H11Protocol.data_received
+
+    def receive(self: H11Protocol, data: bytes) -> None:
+        sizes.append(len(data))
+        received(self, data)
+
+    monkeypatch.setattr(H11Protocol, "data_received", receive)
+    request = POST + b"Connection: close\r\n" + head + b"\r\n\r\n"
+    with running() as started, started.connect(request) as client:
+        started.wait(lambda: sizes == [len(request)])
+        client.sendall(b"1\r\nx\r\n" * 10_000 + b"0\r\n\r\n")
+        assert read_all(client).startswith(b"HTTP/1.1 200 ")
+    assert max(sizes) == most
+
+
 def test_the_limit_leaves_files_for_other_things(monkeypatch: pytest.MonkeyPatch) -> None:
     for limit, low, high in ((10, 1, 1), (400, 50, 340), (resource.RLIM_INFINITY, 1000, 1000), (10**6, 1000, 1000)):
         monkeypatch.setattr(resource, "getrlimit", lambda _kind, limit=limit: (limit, limit))
@@ -201,18 +222,49 @@ server = make_server(App(), 20.0)
 def interrupt():
     while not server.started:
         time.sleep(0.01)
-    for _ in range(2):
+    with socket.create_connection(address) as client:
+        client.sendall(b"GET /slow HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n")
+        while not server.server_state.tasks:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+        while not server.should_exit:  # two signals that come too fast are one
+            time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGINT)
 threading.Thread(target=interrupt).start()
+listening = socket.create_server(("127.0.0.1", 0))
+address = listening.getsockname()
 try:
-    server.run([socket.create_server(("127.0.0.1", 0))])
+    server.run([listening])
 except KeyboardInterrupt:
     print("interrupted")
 """
 
 
 def test_two_interruptions_end_it_without_a_traceback() -> None:
+    """The second one cuts off the request that is being answered."""
     done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("interrupted\n", "")
+
+
+INTERRUPTED_EARLY = """
+import asyncio, os, signal, socket
+from semco.export.server import make_server
+from tests.export.test_connection import App
+made = asyncio.SelectorEventLoop.__init__
+def make(self, *arguments):
+    made(self, *arguments)
+    os.kill(os.getpid(), signal.SIGINT)
+asyncio.SelectorEventLoop.__init__ = make
+try:
+    make_server(App(), 20.0).run([socket.create_server(("127.0.0.1", 0))])
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_an_interruption_before_it_has_started_leaves_no_coroutine() -> None:
+    command = [sys.executable, "-c", INTERRUPTED_EARLY]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert (done.stdout, done.stderr) == ("interrupted\n", "")
 
 

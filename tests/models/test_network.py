@@ -213,7 +213,7 @@ def test_convolutions_start_with_he_fan_out() -> None:
         ("resnet81", r"unknown backbone 'resnet81'; did you mean 'resnet18'\? Known: .*wrn-28-2"),
         ("wrn-27-2", r"depth 6n\+4 .*, not 27; the nearest is 28\."),
         ("wrn-4-2", r"not 4; the nearest is 10\."),
-        ("wrn-28-0", r"backbone 'wrn-28-0' has a width of 1 to 64"),
+        ("wrn-28-0", r"backbone 'wrn-28-0' cannot be built: the width is 1 to 64 and the depth at most"),
         ("wide", r"unknown backbone 'wide'\. Known: "),
     ],
 )

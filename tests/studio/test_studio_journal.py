@@ -348,3 +348,19 @@ def test_names_that_a_csv_file_cannot_hold(tmp_path: Path) -> None:
 def test_no_labels_are_no_table(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="label some photos"):
         write_label_file(tmp_path / "labels", [], tmp_path)
+
+
+def test_a_line_that_was_made_a_snapshot_replaces_no_labels(tmp_path: Path) -> None:
+    """No version has written such a line; it would stand for all lines before it at the second opening."""
+    journal = Journal(tmp_path)
+    for number in range(3):
+        journal.label({f"{number}.jpg": 1})
+    journal.close()
+    (tmp_path / "snapshot.json").unlink()
+    lines = journal.file.read_bytes().splitlines(keepends=True)
+    edited = Entry(2, "snapshot", changes={"1.jpg": 1}).to_line()
+    journal.file.write_bytes(lines[0] + edited + lines[2])
+    for _ in range(2):
+        opened = Journal(tmp_path)
+        assert opened.labels() == {"0.jpg": 1, "2.jpg": 1}
+        opened.close()

@@ -18,7 +18,7 @@ import torch
 from pydantic import Field
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
-from torch.nn.modules.module import register_module_parameter_registration_hook
+from torch.nn.modules.module import register_module_forward_hook, register_module_parameter_registration_hook
 
 from semco.errors import UserError, brief
 from semco.models import Network
@@ -29,6 +29,7 @@ ImageSide = Annotated[int, Field(ge=1, le=4096)]
 ClassNames = Annotated[tuple[str, ...], Field(min_length=1, max_length=100_000)]
 Size = Annotated[int, Field(ge=1, le=2**20)]
 MOST_OF_ARCHITECTURE = 2**20  # the largest number in the configuration of a transformers model
+MOST_PER_IMAGE = 2**29  # bytes that one layer may give for one image; a batch of them could not be trained on
 CHECKED_IMAGES = 2
 
 Shapes = dict[str, tuple[str, tuple[int, ...]]]  # dtype and shape by name
@@ -75,7 +76,7 @@ def check_network(build: Callable[[], Network], stored: Shapes, shape: tuple[int
     if {name: (_NAMES.get(each.dtype), tuple(each.shape)) for name, each in network.state_dict().items()} != stored:
         raise ValueError("it holds other tensors")
     images = torch.empty(CHECKED_IMAGES, *shape, device="meta")
-    with torch.inference_mode():
+    with torch.inference_mode(), _at_most_memory():
         outputs: Outputs = network(images)
     if outputs.logits.shape != (CHECKED_IMAGES, num_classes):
         raise ValueError(f"it predicts {tuple(outputs.logits.shape)}")
@@ -96,6 +97,21 @@ def _at_most_parameters(most: int) -> Iterator[None]:
             raise ValueError(f"it has more than {most} parameters")
 
     handle = register_module_parameter_registration_hook(on_parameter)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+@contextmanager
+def _at_most_memory() -> Iterator[None]:
+    """Stop a network whose layers give too much for one image: a small file can ask for images of any size."""
+
+    def on_output(_module: nn.Module, _inputs: Any, output: Any) -> None:
+        if isinstance(output, Tensor) and output.nbytes > CHECKED_IMAGES * MOST_PER_IMAGE:
+            raise ValueError(f"one image takes it more than {MOST_PER_IMAGE >> 20} MB")
+
+    handle = register_module_forward_hook(on_output)
     try:
         yield
     finally:

@@ -19,6 +19,7 @@ CONNECTIONS = 1000  # at the same time, if the system lets the process open so m
 RESERVED = 64  # open files for everything else: photos, processes, and connections that are being accepted or closed
 LINGER = 1.0  # seconds in which the rest of a request is discarded, so that the client can read the answer
 READ = 1 << 12  # bytes that are read at a time, so that many connections with slow bytes do not hold up the others
+READ_CHUNKED = 1 << 9  # the same for a body in chunks: each may hold one byte, and takes as long as a large one
 CLOSE = (b"connection", b"close")
 
 
@@ -48,7 +49,8 @@ class TimedConnection(H11Protocol):
         self._timer: asyncio.TimerHandle | None = None  # runs while the client is waited for
 
     def connection_made(self, transport: Any) -> None:
-        transport.max_size = READ
+        self._socket = transport
+        self._socket.max_size = READ
         super().connection_made(PoliteTransport(transport, self._end))  # type: ignore[arg-type]
         self._watch()
         if len(self.connections) > self._most:
@@ -72,6 +74,8 @@ class TimedConnection(H11Protocol):
         if self.transport.is_closing():
             return  # the rest of a request that has been answered
         super().data_received(data)
+        is_chunked = any(name == b"transfer-encoding" for name, _ in self.headers or ())
+        self._socket.max_size = READ_CHUNKED if is_chunked else READ
         self._watch()
 
     def on_response_complete(self) -> None:

@@ -21,7 +21,11 @@ MOST_LINES, SECONDS = 5, 60.0
 
 
 class Server(uvicorn.Server):
-    """A server that accepts a few connections at a time, and ends without a word if it is interrupted twice."""
+    """A server that accepts a few connections at a time, and ends without a word whenever it is interrupted."""
+
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        with self.capture_signals():  # uvicorn begins after the loop is made; Ctrl-C before that leaves a coroutine
+            super().run(sockets)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -43,6 +47,8 @@ class FewLines(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[0].__name__ if record.exc_info and record.exc_info[0] else ""
+        if error == "CancelledError":  # a request that a second Ctrl-C has cut off
+            return False
         kind = f"{record.name} {error} {record.msg}"[:100]
         start, count = self._lines.get(kind, (0.0, 0))
         left_out = count - MOST_LINES

@@ -144,8 +144,8 @@ def _initial_backbone(config: ModelConfig, in_channels: int) -> Backbone:
     depth, width = int(wide[1]), int(wide[2])
     if not 1 <= width <= MOST_WIDTH or depth > MOST_DEPTH:
         raise UserError(
-            f"backbone {name!r} has a width of 1 to {MOST_WIDTH} and a depth of at most {MOST_DEPTH}, for example "
-            f"wrn-{min(depth, MOST_DEPTH)}-2."
+            f"backbone {name!r} cannot be built: the width is 1 to {MOST_WIDTH} and the depth at most {MOST_DEPTH}; "
+            "use wrn-28-2, for example."
         )
     return WideResNet(depth, width, in_channels, norm)
 

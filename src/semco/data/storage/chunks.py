@@ -132,9 +132,9 @@ class ChunkedFile:
                 self._reserve()
                 records = self._fill(make, report, is_ours)
             except (OSError, UserError) as error:
-                if is_ours():
-                    raise (error if isinstance(error, UserError) else cannot_write(self.data, error)) from error
-                raise VanishedError from None
+                if not is_ours() or _is_deleted(error):
+                    raise VanishedError from None
+                raise (error if isinstance(error, UserError) else cannot_write(self.data, error)) from error
             if not is_ours():
                 raise VanishedError
         return records
@@ -241,8 +241,8 @@ def locked(folder: Path, *, wait: bool = True) -> Iterator[Callable[[], bool]]:
     file = folder / LOCK
     try:
         stream = open_in_place(file, "a")
-    except UserError:
-        if folder.exists():
+    except UserError as error:
+        if folder.exists() and not _is_deleted(error):
             raise
         raise VanishedError from None
     with stream:
@@ -260,6 +260,11 @@ def locked(folder: Path, *, wait: bool = True) -> Iterator[Callable[[], bool]]:
         if not is_ours():
             raise VanishedError
         yield is_ours
+
+
+def _is_deleted(error: Exception) -> bool:
+    """Return whether a file was missing: who deletes a folder deletes its files one by one, the lock perhaps last."""
+    return isinstance(error, FileNotFoundError) or isinstance(error.__cause__, FileNotFoundError)
 
 
 def _checksum(rows: Array, note: Any) -> str:

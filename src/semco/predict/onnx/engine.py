@@ -114,7 +114,7 @@ def read_metadata(session: Any, file: Path) -> tuple[About, str]:
         values = json.loads(metadata[METADATA])
         weights = str(values.pop("weights"))
         about = TypeAdapter(About).validate_python(values)
-    except (KeyError, ValueError, ValidationError, AttributeError):
+    except (KeyError, TypeError, ValueError, ValidationError, AttributeError, RecursionError):
         raise UserError(f"{file} was not written by 'semco export': its metadata name no classes.") from None
     problem = group_problem(len(about.class_names), about.group_ids)
     if problem is not None:

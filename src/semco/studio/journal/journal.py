@@ -218,7 +218,7 @@ class Journal:
         for number, line in enumerate(lines, 1):
             try:
                 if line:
-                    yield Entry.from_line(line, number)
+                    yield _entry(line, number)
             except (ValueError, RecursionError):
                 if number < len(lines):  # a kill may have cut the last one short, which was not acknowledged
                     self.problems.append(f"line {number} of {self.file} cannot be read and is skipped.")
@@ -241,9 +241,16 @@ class Journal:
             return []
 
 
+def _entry(line: bytes, number: int) -> Entry:
+    entry = Entry.from_line(line, number)
+    if entry.kind == "snapshot":  # it would stand for all lines before it, and no version has written one
+        raise ValueError("a journal has no snapshot")
+    return entry
+
+
 def _is_entry(line: bytes, number: int) -> bool:
     try:
-        Entry.from_line(line, number)
+        _entry(line, number)
     except (ValueError, RecursionError):
         return False
     return True
