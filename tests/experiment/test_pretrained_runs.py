@@ -127,13 +127,14 @@ def damage(cache: Path) -> None:
         file.write_bytes(bytes(file.stat().st_size))
 
 
-@pytest.mark.parametrize("tune", MODES)
+@pytest.mark.parametrize(("tune", "engine"), [("all", "auto"), ("top", "onnx"), ("heads", "openvino")])
 def test_a_crashed_run_resumes_as_if_nothing_had_happened(
-    make_config: Make, tmp_path: Path, cache: Path, tune: str
+    make_config: Make, tmp_path: Path, cache: Path, tune: str, engine: str
 ) -> None:
     """It crashes before its first checkpoint, and again after its second."""
     wide_resnet = write_weights(tmp_path / "wide_resnet.safetensors", seed=5, name="wrn-10-1")
-    config = make_config(tune, model={"backbone": "wrn-10-1", "weights": str(wide_resnet)})
+    model = {"backbone": "wrn-10-1", "weights": str(wide_resnet)}
+    config = make_config(tune, model=model, training={"frozen_engine": engine})
     train(config, tmp_path / "whole")
     with pytest.raises(RuntimeError, match="crash"):
         train(config, tmp_path / "broken", Recorder(last_step=1))
@@ -221,6 +222,7 @@ def test_other_test_images_are_another_file(make_config: Make, tmp_path: Path, c
         {"model": {"cached_views": 3}},
         {"data": {"image_size": 16}},
         {"training": {"precision": "bfloat16", "steps": 1}},
+        {"training": {"frozen_engine": "onnx"}},
     ],
 )
 def test_other_views_are_another_file(make_config: Make, tmp_path: Path, over: dict[str, Any]) -> None:

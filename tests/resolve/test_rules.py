@@ -276,6 +276,34 @@ def test_the_user_hears_of_bfloat16() -> None:
         resolve(gpu, facts(), Machine(has_gpu=True, bfloat16=frozenset()))
 
 
+ALL = Machine(has_gpu=True, bfloat16=frozenset(), engines=frozenset({"openvino", "onnx", "torch"}))
+
+
+@pytest.mark.parametrize(
+    ("engines", "chosen"),
+    [({"openvino", "onnx", "torch"}, "openvino"), ({"onnx", "torch"}, "onnx"), ({"torch"}, "torch"), (set(), "torch")],
+)
+def test_frozen_layers_run_in_the_fastest_engine_that_is_installed(engines: set[Any], chosen: str) -> None:
+    machine, photos = replace(CPU, engines=frozenset(engines)), facts(image_size=(224, 224))
+    assert answer("training.frozen_engine", photos, machine, model=loaded()) == chosen
+
+
+@pytest.mark.parametrize(
+    ("data", "sections"),
+    [
+        ({}, {"model": loaded(tune="all")}),
+        ({}, {"model": loaded(), "training": {"device": "cuda"}}),
+        ({}, {"model": loaded(), "training": {"device": "cpu", "precision": "bfloat16"}}),
+        ({"images": 99}, {"model": loaded(), "training": {"device": "cpu"}}),  # 99 * 224 * 224 pixels
+    ],
+)
+def test_frozen_layers_run_in_torch_where_another_engine_cannot_or_does_not_pay(
+    data: dict[str, Any], sections: dict[str, Any]
+) -> None:
+    photos = facts(**{"image_size": (224, 224), **data})
+    assert answer("training.frozen_engine", photos, ALL, **sections) == "torch"
+
+
 @pytest.mark.parametrize(("device", "recompute"), [("cpu", True), ("cuda", False), ("cuda:1", False)])
 def test_activations_are_recomputed_on_cpus(device: str, recompute: bool) -> None:
     assert answer("training.recompute", training={"device": device}) is recompute

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from semco.config import Config, MethodConfig
 from semco.data.inputs import ImageInputs, Inputs, images_at_a_time
@@ -25,6 +25,7 @@ from semco.experiment.initial import InitialNetwork
 from semco.experiment.problem import Problem
 from semco.files import cache_folder, cache_limit
 from semco.methods.base import Method
+from semco.models.engines import compile_layers
 from semco.models.tuning import TunedNetwork, tune_network
 from semco.run.seal import digest_of
 from semco.training.allocator import with_reused_memory
@@ -124,12 +125,15 @@ class RunInputs:
         """Return the shape of what the trained part reads: an image, or an output of the frozen layers."""
         if not self.is_cached:
             return images.shape
-        return tuple(self.frozen(images.plain(torch.zeros(1, dtype=torch.int64))).shape[1:])
+        # By torch, because another engine need not be loaded if all outputs are stored.
+        return tuple(self._tuned.frozen()(images.plain(torch.zeros(1, dtype=torch.int64))).shape[1:])
 
-    def frozen(self, images: Tensor) -> Tensor:
-        """Return the outputs of the frozen layers for a batch of images."""
-        outputs: Tensor = self._tuned.frozen()(images)
-        return outputs
+    @cached_property
+    def frozen(self) -> nn.Module:
+        """The frozen layers, as the engine of the configuration computes them."""
+        dataset = self.problem.dataset
+        shape = (dataset.channels, *dataset.image_size)
+        return compile_layers(self._tuned.frozen(), shape, self.config.training.frozen_engine)
 
     @cached_property
     def _augment(self) -> Augment:
@@ -169,6 +173,7 @@ class RunInputs:
                 self.problem.data_seal.values[sealed],
                 self.initial.layers_digest(self._tuned.first),
                 self.config.training.precision,
+                self.config.training.frozen_engine,
                 views,
                 augment,
                 *self._frozen_shape,
@@ -188,7 +193,7 @@ class RunInputs:
                 )
                 remove_oldest(self._features, file.folder, max(0, cache_limit(MOST_CACHED) - file.size))
                 report = partial(self.observer.on_loading, name)
-                file.compute(self._tuned.frozen(), images, self.device, report)
+                file.compute(self.frozen, images, self.device, report)
         try:
             return CachedInputs(file, self.device)
         except FileNotFoundError:  # another run has just removed it, to make room for its own

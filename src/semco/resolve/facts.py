@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from semco.config import LabelsConfig
 from semco.labels import LabelEmbeddings
+
+if TYPE_CHECKING:
+    from semco.models.engines import LayerEngine
 
 
 @dataclass(frozen=True)
@@ -32,14 +36,17 @@ class Machine:
 
     has_gpu: bool
     bfloat16: frozenset[str]  # the kinds of devices that compute in bfloat16 by instructions of their own
+    engines: frozenset[LayerEngine] = frozenset()  # that are installed for frozen layers
 
     @classmethod
     def of_this_process(cls) -> Machine:
         """Look at the machine that this process runs on."""
         import torch
 
+        from semco.models.engines import installed_engines
         from semco.models.precision import has_bfloat16
 
         has_gpu = torch.cuda.is_available()
         kinds = ("cpu", "cuda") if has_gpu else ("cpu",)
-        return cls(has_gpu, frozenset(kind for kind in kinds if has_bfloat16(torch.device(kind))))
+        bfloat16 = frozenset(kind for kind in kinds if has_bfloat16(torch.device(kind)))
+        return cls(has_gpu, bfloat16, installed_engines())

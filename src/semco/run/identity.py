@@ -33,6 +33,7 @@ RUNTIME = frozenset(
         "data.memory",
         "training.device",
         "training.compile",
+        "training.frozen_engine",
         "training.recompute",
         "training.log_every",
         "training.validate_every",
