@@ -30,11 +30,22 @@ def description(channels: int = 3, size: tuple[int, int] = (8, 8)) -> ModelDescr
     )
 
 
+class Mean(nn.Module):
+    def forward(self, images: Tensor) -> Tensor:
+        return images.mean(dim=(1, 2, 3))[:, None]
+
+
 class Brightness(nn.Module):
     """Predicts from the mean of the normalised image, -2 to 2; the semantic head points the other way."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.backbone = Mean()
+
     def forward(self, images: Tensor) -> Outputs:
-        mean = images.mean(dim=(1, 2, 3))[:, None]
+        return self.heads_from(self.backbone(images))
+
+    def heads_from(self, mean: Tensor) -> Outputs:
         logits = -2 * (mean - torch.tensor([[-2.0, 0.0, 2.0]])).abs()
         return Outputs(mean, logits, -logits)
 

@@ -40,8 +40,7 @@ def _brightness(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace the model by one with known predictions."""
     model = brightness_model()
     monkeypatch.setattr("semco.predict.engine.load_model", lambda *_: model)
-    for place in ("engine", "predictor"):
-        monkeypatch.setattr(f"semco.predict.{place}.find_model_folder", lambda folder: folder / "model")
+    monkeypatch.setattr("semco.predict.engine.find_model_folder", lambda folder: folder / "model")
 
 
 @pytest.fixture

@@ -19,8 +19,9 @@ class EngineChoice(StrEnum):
     """What runs the network (`semco.predict.engine.EngineName`), repeated here to avoid importing torch."""
 
     auto = "auto"
-    torch = "torch"
+    openvino = "openvino"
     onnx = "onnx"
+    torch = "torch"
 
 
 def predict(
@@ -40,7 +41,7 @@ def predict(
         None, help="Copy the photos into sure/LABEL/ and unsure/LABEL/ of this folder (with --min-confidence)."
     ),
     engine: EngineChoice = typer.Option(
-        EngineChoice.auto, help="What runs the network; auto: ONNX Runtime if the run was exported and it is faster."
+        EngineChoice.auto, help="What computes the backbone; auto: OpenVINO or ONNX Runtime, if it is installed."
     ),
     force: bool = typer.Option(False, "--force", help="Overwrite the file if it exists."),
 ) -> None:

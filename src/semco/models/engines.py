@@ -108,7 +108,7 @@ def fold_norms(layers: nn.Module, shape: Sequence[int]) -> nn.Module:
     Layers in which something else reads the same convolution are returned as they are.
     """
     folded, images = copy.deepcopy(layers), torch.rand(1, *shape, generator=torch.Generator().manual_seed(0))
-    images = images.to(next(layers.parameters()).device)
+    images = images.to(next(layers.parameters(), images).device)
     for convolution, name in _followed_by_norms(folded, images):
         fused = fuse_conv_bn_eval(convolution, folded.get_submodule(name))  # type: ignore[arg-type]
         convolution.weight, convolution.bias = fused.weight, fused.bias

@@ -1,10 +1,14 @@
-"""What runs a model: pixels in, class probabilities of every head out. torch is one engine, ONNX Runtime another.
+"""What runs a model: pixels in, class probabilities of every head out.
+
+The backbone of a run is computed by OpenVINO, ONNX Runtime or torch, its heads by torch. ONNX Runtime alone runs an
+exported file (`semco.predict.onnx`).
 
 Shapes: N images, C channels, H and W pixels, K classes.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,12 +29,16 @@ from semco.evaluation.model_file import ModelDescription, SavedModel, load_model
 from semco.evaluation.probabilities import Head, finite_array
 from semco.evaluation.results import group_names
 from semco.files import exists
+from semco.models.engines import LayerEngine, compile_layers, installed_engines
 from semco.predict.zero_shot import with_classes
+from semco.resolve.engine import choose_engine
 from semco.run.folder import RunFolder
 from semco.training.allocator import with_reused_memory
 from semco.training.execution import choose_device
 
-EngineName = Literal["auto", "torch", "onnx"]
+EngineName = Literal["auto", "openvino", "onnx", "torch"]
+# Photos for which the engine is chosen; how many will be predicted is not known when a model is loaded.
+EXPECTED_PHOTOS = 1000
 # Images per batch, fewer if they are large.
 BATCH = 256
 
@@ -84,12 +92,19 @@ class Engine(Protocol):
 
 
 class TorchEngine:
-    """Runs a saved model with torch."""
+    """Runs a saved model with torch; its backbone, if ``engine`` is given, as this engine computes it."""
 
-    name = "torch"
-
-    def __init__(self, model: SavedModel, head: Head | None = None, device: torch.device | str = "cpu") -> None:
+    def __init__(
+        self,
+        model: SavedModel,
+        head: Head | None = None,
+        device: torch.device | str = "cpu",
+        engine: LayerEngine | None = None,
+    ) -> None:
         self._network, self.device = model.network.eval(), torch.device(device)
+        self.name = engine or "torch"
+        shape = (model.description.channels, *model.description.image_size)
+        self._backbone = None if engine is None else compile_layers(model.network.backbone, shape, engine)
         self.about = about_of(model.description, head)
         described = model.description
         self._mean = torch.tensor(described.mean, device=self.device)
@@ -101,7 +116,11 @@ class TorchEngine:
 
     @torch.inference_mode()
     def _score(self, images: Tensor) -> Scores:
-        outputs = self._network(normalise_images(images.to(self.device), self._mean, self._std))
+        pixels = normalise_images(images.to(self.device), self._mean, self._std)
+        if self._backbone is None:
+            outputs = self._network(pixels)
+        else:
+            outputs = self._network.heads_from(self._backbone(pixels))
         found = {name: finite_array(scorer(outputs).cpu()) for name, scorer in self._scorers.items()}
         return Scores(found[self.about.head], {head: found[head] for head in self.about.heads})
 
@@ -124,7 +143,11 @@ def about_of(description: ModelDescription, head: Head | None = None) -> About:
 
 
 def torch_engine(
-    folder: Path, head: Head | None = None, device: str = "auto", classes: Sequence[str] | None = None
+    folder: Path,
+    head: Head | None = None,
+    device: str = "auto",
+    classes: Sequence[str] | None = None,
+    engine: EngineName = "auto",
 ) -> TorchEngine:
     """Return the engine of a run folder or a model folder.
 
@@ -137,7 +160,13 @@ def torch_engine(
         if head not in (None, "semantic"):
             raise UserError(f"only the semantic head can predict other classes, not head {head!r}.")
         model = with_classes(model, model_folder.parent, classes)
-    return TorchEngine(model, head, chosen_device)
+    return TorchEngine(model, head, chosen_device, _engine_for(model, chosen_device) if engine == "auto" else engine)
+
+
+def _engine_for(model: SavedModel, device: torch.device) -> LayerEngine:
+    about = model.description
+    pixels = EXPECTED_PHOTOS * math.prod(about.image_size)
+    return choose_engine(about.model.backbone, device.type, about.precision, pixels, installed_engines())[0]
 
 
 def find_model_folder(folder: Path) -> Path:

@@ -25,13 +25,10 @@ from torch import Tensor
 from semco.data.decode import DECODE_ERRORS, centre_square, decode, reason_of
 from semco.data.listing import Entry
 from semco.errors import UserError, brief
-from semco.evaluation.model_file import DESCRIPTION, WEIGHTS
 from semco.evaluation.probabilities import Head
-from semco.files import read_json_object
-from semco.predict.engine import About, Engine, EngineName, Scores, find_model_folder, torch_engine
-from semco.predict.onnx.engine import OnnxEngine, is_installed
+from semco.predict.engine import About, Engine, EngineName, Scores, torch_engine
+from semco.predict.onnx.engine import OnnxEngine
 from semco.predict.predictions import Prediction, predictions_of
-from semco.training.timing import shortest_time
 
 # Batches that are decoded ahead of the one that the network reads.
 BATCHES_AHEAD = 2
@@ -140,43 +137,15 @@ def load(
     """Return the model of a run folder, of its ``model/`` folder, or of an exported ``.onnx`` file, ready to predict.
 
     ``head``: ``one_hot``, ``semantic`` or ``average``; None is the head of the run. ``classes``: other class names,
-    among which the semantic head chooses. ``engine``: ``auto`` takes ONNX Runtime for a run that was exported if it is
-    installed and faster on this machine.
+    among which the semantic head chooses. ``engine``: what computes the backbone; ``auto`` is OpenVINO or ONNX Runtime
+    for large images on CPUs if one of them is installed. ONNX Runtime alone runs an exported file.
     """
     path = Path(path)
     if path.suffix.lower() == ".onnx" and not path.is_dir():
-        if classes is not None or engine == "torch":
-            raise UserError(f"{path} is an exported model; other classes, or torch, need the run folder.")
+        if classes is not None or engine not in ("auto", "onnx"):
+            raise UserError(f"{path} is an exported model; other classes, or other engines, need the run folder.")
         return Predictor(OnnxEngine(path, head))
-    with_torch = torch_engine(path, head, device, classes)
-    exported = None if engine == "torch" or classes is not None else exported_engine(path, head)
-    if engine == "onnx" and exported is None:
-        raise UserError(f"{path} has no exported model of its present weights; 'semco export {path}' writes one.")
-    if exported is None or (engine == "auto" and with_torch.device.type != "cpu"):
-        return Predictor(with_torch)
-    return Predictor(exported if engine == "onnx" else fastest([with_torch, exported]))
-
-
-def exported_engine(path: Path, head: Head | None) -> OnnxEngine | None:
-    """Return the exported model in a run folder if it was made of the weights that the run has now."""
-    model = find_model_folder(path)
-    file = model.parent / EXPORTED
-    if not file.is_file() or not is_installed():
-        return None
-    exported = OnnxEngine(file, head)
-    weights = read_json_object(model / DESCRIPTION).get("checksums", {}).get(WEIGHTS)
-    return exported if weights and exported.weights == weights else None
-
-
-def fastest(engines: Sequence[Engine]) -> Engine:
-    """Return the engine that takes the least time for a batch of random images on this machine."""
-
-    def seconds(engine: Engine) -> float:
-        about = engine.about
-        images = torch.randint(0, 256, (min(32, about.batch_size), about.channels, *about.image_size)).byte()
-        return shortest_time(lambda: list(engine.stream([images])))
-
-    return min(engines, key=seconds)
+    return Predictor(torch_engine(path, head, device, classes, engine))
 
 
 def map_ahead(work: Any, items: Iterable[Any], ahead: int, threads: int | None = None) -> Iterator[tuple[Any, Any]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 from torch import nn
 
@@ -18,9 +18,8 @@ from semco.config import AUTO, Config
 from semco.errors import UserError
 from semco.methods import Method
 from semco.models import SMALL_SIDE, has_weights, inspect_backbone
-from semco.models.engines import LayerEngine
-from semco.models.hf import PREFIX as HF_PREFIX
 from semco.models.precision import is_depthwise
+from semco.resolve.engine import choose_engine
 from semco.resolve.facts import DataFacts, Machine
 
 # With fewer labels in total or per class than these, none is held out.
@@ -35,10 +34,6 @@ PRETRAINED_HEADS = {"heads": 0.03, "top": 0.03, "all": 0.003}
 PRETRAINED_BACKBONE_PART = 0.1
 # Weight decay towards the start for heads that start from a linear probe (docs/lab/pretrained.md).
 PROBE_DECAY = 0.03
-
-# Pixels of all training images (100 of 224 x 224) from which another engine than torch saves more time than it takes to
-# load (docs/lab/speed.md).
-PAYING_PIXELS = 5_000_000
 
 Answer = tuple[Any, str]  # a value and the reason for it
 Rule = Callable[[Config, DataFacts, Machine], Answer]
@@ -228,14 +223,10 @@ def _precision(config: Config, data: DataFacts, machine: Machine) -> Answer:
 def _frozen_engine(config: Config, data: DataFacts, machine: Machine) -> Answer:
     if config.model.tune == "all":
         return "torch", "no layer is frozen"
-    if _kind_of_device(config) != "cpu" or config.training.precision != "float32":
-        return "torch", "the other engines compute in float32 on CPUs"
-    if config.model.backbone.startswith(HF_PREFIX):
-        return "torch", "the other engines know our own backbones only"
-    if data.images * math.prod(data.image_size) < PAYING_PIXELS:
-        return "torch", "so few pixels do not pay for loading another engine"
-    found = next((name for name in get_args(LayerEngine) if name in machine.engines), "torch")
-    return found, "no other engine is installed" if found == "torch" else f"{found} is installed"
+    pixels = data.images * math.prod(data.image_size)
+    return choose_engine(
+        config.model.backbone, _kind_of_device(config), config.training.precision, pixels, machine.engines
+    )
 
 
 def _recompute(config: Config, _data: DataFacts, _machine: Machine) -> Answer:
