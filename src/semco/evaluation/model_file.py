@@ -87,6 +87,8 @@ class SavedModel:
     description: ModelDescription
     network: Network
     label_vectors: Tensor  # (K, d): M
+    engine: str = "torch"
+    """What computes the backbone (`semco.evaluation.engine`)."""
 
     def scorer(self, head: Head | None = None) -> Scorer:
         """Return the scorer of ``head``, or of the model's default head."""

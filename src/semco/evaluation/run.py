@@ -11,6 +11,7 @@ from semco.data.datasets import Dataset, ProgressCallback
 from semco.data.sources import load
 from semco.distributed.processes import Processes
 from semco.errors import UserError
+from semco.evaluation.engine import with_engine
 from semco.evaluation.model_file import SavedModel, load_model
 from semco.evaluation.probabilities import Head, HeadScorers, heads_of, predict_probabilities
 from semco.evaluation.results import Evaluation, evaluate_probabilities, image_batches
@@ -44,7 +45,7 @@ def evaluate_heads(
     folder = RunFolder.open(run)
     config = folder.config()
     chosen_device = choose_device(device, Processes.from_environment())
-    model = load_model(folder.model, chosen_device)
+    model = with_engine(load_model(folder.model, chosen_device), chosen_device)
     dataset = load(config.data, report)
     images, labels = dataset.test_images, dataset.test_labels
     if images is None or labels is None:

@@ -8,7 +8,6 @@ Shapes: N images, C channels, H and W pixels, K classes.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,21 +23,17 @@ from semco.data.inputs import images_at_a_time
 from semco.data.normalise import normalise_images
 from semco.distributed.processes import Processes
 from semco.errors import UserError
+from semco.evaluation.engine import EngineName, with_engine
 from semco.evaluation.model_check import ClassNames, ImageSide
 from semco.evaluation.model_file import ModelDescription, SavedModel, load_model
 from semco.evaluation.probabilities import Head, finite_array
 from semco.evaluation.results import group_names
 from semco.files import exists
-from semco.models.engines import LayerEngine, compile_layers, installed_engines
 from semco.predict.zero_shot import with_classes
-from semco.resolve.engine import choose_engine
 from semco.run.folder import RunFolder
 from semco.training.allocator import with_reused_memory
 from semco.training.execution import choose_device
 
-EngineName = Literal["auto", "openvino", "onnx", "torch"]
-# Photos for which the engine is chosen; how many will be predicted is not known when a model is loaded.
-EXPECTED_PHOTOS = 1000
 # Images per batch, fewer if they are large.
 BATCH = 256
 
@@ -92,19 +87,10 @@ class Engine(Protocol):
 
 
 class TorchEngine:
-    """Runs a saved model with torch; its backbone, if ``engine`` is given, as this engine computes it."""
+    """Runs a saved model with torch, except for its backbone if another engine computes that."""
 
-    def __init__(
-        self,
-        model: SavedModel,
-        head: Head | None = None,
-        device: torch.device | str = "cpu",
-        engine: LayerEngine | None = None,
-    ) -> None:
-        self._network, self.device = model.network.eval(), torch.device(device)
-        self.name = engine or "torch"
-        shape = (model.description.channels, *model.description.image_size)
-        self._backbone = None if engine is None else compile_layers(model.network.backbone, shape, engine)
+    def __init__(self, model: SavedModel, head: Head | None = None, device: torch.device | str = "cpu") -> None:
+        self._network, self.device, self.name = model.network.eval(), torch.device(device), model.engine
         self.about = about_of(model.description, head)
         described = model.description
         self._mean = torch.tensor(described.mean, device=self.device)
@@ -116,11 +102,7 @@ class TorchEngine:
 
     @torch.inference_mode()
     def _score(self, images: Tensor) -> Scores:
-        pixels = normalise_images(images.to(self.device), self._mean, self._std)
-        if self._backbone is None:
-            outputs = self._network(pixels)
-        else:
-            outputs = self._network.heads_from(self._backbone(pixels))
+        outputs = self._network(normalise_images(images.to(self.device), self._mean, self._std))
         found = {name: finite_array(scorer(outputs).cpu()) for name, scorer in self._scorers.items()}
         return Scores(found[self.about.head], {head: found[head] for head in self.about.heads})
 
@@ -160,13 +142,7 @@ def torch_engine(
         if head not in (None, "semantic"):
             raise UserError(f"only the semantic head can predict other classes, not head {head!r}.")
         model = with_classes(model, model_folder.parent, classes)
-    return TorchEngine(model, head, chosen_device, _engine_for(model, chosen_device) if engine == "auto" else engine)
-
-
-def _engine_for(model: SavedModel, device: torch.device) -> LayerEngine:
-    about = model.description
-    pixels = EXPECTED_PHOTOS * math.prod(about.image_size)
-    return choose_engine(about.model.backbone, device.type, about.precision, pixels, installed_engines())[0]
+    return TorchEngine(with_engine(model, chosen_device, engine), head, chosen_device)
 
 
 def find_model_folder(folder: Path) -> Path:

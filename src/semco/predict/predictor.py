@@ -25,8 +25,9 @@ from torch import Tensor
 from semco.data.decode import DECODE_ERRORS, centre_square, decode, reason_of
 from semco.data.listing import Entry
 from semco.errors import UserError, brief
+from semco.evaluation.engine import EngineName
 from semco.evaluation.probabilities import Head
-from semco.predict.engine import About, Engine, EngineName, Scores, torch_engine
+from semco.predict.engine import About, Engine, Scores, torch_engine
 from semco.predict.onnx.engine import OnnxEngine
 from semco.predict.predictions import Prediction, predictions_of
 

@@ -18,6 +18,7 @@ from semco.data.datasets import Dataset, ProgressCallback
 from semco.data.sources import load
 from semco.data.split import Split
 from semco.errors import UserError
+from semco.evaluation.engine import with_engine
 from semco.evaluation.model_file import SavedModel, load_model
 from semco.evaluation.results import image_batches
 from semco.evaluation.samples import encode_image
@@ -47,7 +48,7 @@ class Suggestion:
 def suggest(run: Path, count: int, report: ProgressCallback | None = None) -> list[Suggestion]:
     """Return ``count`` unlabelled images of the data of a finished run, those most worth a label first."""
     folder = RunFolder.open(run)
-    model = load_model(find_model_folder(run))
+    model = with_engine(load_model(find_model_folder(run)))
     dataset = load(folder.config().data, report)
     split = Split.from_json(read_text(folder.split_file), dataset.train_labels)
     pool = np.setdiff1d(split.unlabelled, split.labelled)
