@@ -53,6 +53,12 @@ def test_every_engine_computes_the_features_of_every_backbone(name: str, engine:
 
 
 @every_engine
+def test_memory_in_the_order_of_training_makes_no_difference(engine: str) -> None:
+    layers = make_backbone("tiny").to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    assert_same(layers, engine, make_images().contiguous(memory_format=torch.channels_last))
+
+
+@every_engine
 def test_the_layers_below_the_top_are_computed_as_well(engine: str) -> None:
     backbone = make_backbone("efficientnet-lite0")
     assert_same(Layers(backbone.layers()[: backbone.first_top_layer], 0), engine, make_images())

@@ -60,6 +60,10 @@ def _pad(x: Tensor, padding: Sequence[int], value: float = 0.0) -> Call:
     return "Pad", [x, torch.tensor(sides), torch.tensor(float(value))], {}
 
 
+def _clone(x: Tensor, *, memory_format: torch.memory_format | None = None) -> Call:  # noqa: ARG001, of torch only
+    return "Identity", [x], {}
+
+
 def _add(x: Tensor, y: Tensor) -> Call:
     return "Add", [x, y], {}
 
@@ -117,6 +121,8 @@ _CALLS: dict[Any, Callable[..., Call]] = {
     aten._adaptive_avg_pool2d.default: _adaptive_mean_pool,
     aten.expand.default: _expand,
     aten.view.default: _reshape,
+    aten._unsafe_view.default: _reshape,
+    aten.clone.default: _clone,
 }
 
 
