@@ -101,6 +101,7 @@ PAPER: dict[str, Any] = {
     "training.target_views": "joint",
     "training.device": "auto",
     "training.precision": "auto",
+    "training.frozen_engine": "auto",
     "training.compile": False,
     "training.recompute": "auto",
     "training.statistics": True,
