@@ -127,6 +127,24 @@ def _tune_table(result: Mapping[str, Any]) -> Table:
 
 
 @app.command()
+def engines(
+    backbone: Annotated[str, typer.Option(help="The network.")] = "efficientnet-lite0",
+    size: Annotated[int, typer.Option(min=32, help="Height and width of the images.")] = 224,
+    threads: Threads = 2,
+    repeats: Annotated[int, typer.Option(min=1, help="Turns of each engine; the best counts.")] = 5,
+    as_json: AsJson = False,
+) -> None:
+    """Measure frozen layers in torch, ONNX Runtime and OpenVINO."""
+    from benchmarks.engines import bench_engines
+
+    result = bench_engines(backbone, size, threads, repeats)
+    table = Table("engine", "ms per image", "CPU ms per image", "CPU s to load", "largest difference", box=None)
+    for name, row in result["engines"].items():
+        table.add_row(name, *(f"{value:.3g}" for value in row.values()))
+    _print(result, [table], as_json)
+
+
+@app.command()
 def scale(
     quick: Quick = False,
     threads: Threads = 2,
