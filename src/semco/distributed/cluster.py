@@ -81,9 +81,7 @@ def check_shared(ray: Any, folder: Path) -> int:
     here, nodes = str(Path.cwd()), [node for node in ray.nodes() if node["Alive"]]
     probes = [(node["NodeManagerHostname"], folder / f".probe.{secrets.token_hex(4)}.tmp") for node in nodes]
     tasks = [
-        probe.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)).remote(
-            here, str(file)
-        )
+        probe.options(scheduling_strategy=OnNode(node["NodeID"], soft=False)).remote(here, str(file))
         for node, (_, file) in zip(nodes, probes, strict=True)
     ]
     try:
