@@ -210,6 +210,19 @@ def _pools_table(result: Mapping[str, Any]) -> Table:
     return table
 
 
+@app.command()
+def engines(
+    cells: Annotated[int, typer.Option(min=2, help="Runs per engine.")] = 6,
+    photos: Annotated[int, typer.Option(min=1000, help="Photos to predict.")] = 20_000,
+    as_json: AsJson = False,
+) -> None:
+    """Compare runs and predictions by the local engine with those by a Ray on this machine (extra 'ray')."""
+    from benchmarks.engines import bench_engines
+
+    result = bench_engines(cells, photos=photos)
+    _print(result, [_labels_table(result)], as_json)
+
+
 def _labels_table(result: Mapping[str, Mapping[str, Any]]) -> Table:
     table = Table("quantity", "value", box=None)
     for part, values in result.items():

@@ -76,6 +76,8 @@ def check_shared(ray: Any, folder: Path) -> int:
     A task on each machine writes a probe file, which is read here.
     """
 
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as OnNode
+
     folder.mkdir(parents=True, exist_ok=True)
     probe = ray.remote(num_cpus=0, max_retries=0)(write_probe)
     here, nodes = str(Path.cwd()), [node for node in ray.nodes() if node["Alive"]]
