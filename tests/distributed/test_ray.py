@@ -52,7 +52,7 @@ def cluster() -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_TMPDIR", folder)  # Ray also writes the address of the cluster there
         patch.setenv("OMP_NUM_THREADS", "1")
-        nodes = Cluster(True, head_node_args={"num_cpus": 1, "include_dashboard": False, "temp_dir": folder})
+        nodes = Cluster(True, head_node_args={"num_cpus": 1, "include_dashboard": False})
         nodes.add_node(num_cpus=1)
         try:
             yield nodes

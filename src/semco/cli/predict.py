@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 from rich.console import Console
@@ -20,6 +20,8 @@ from semco.cli.shared_options import with_options
 from semco.errors import UserError
 
 if TYPE_CHECKING:
+    from semco.evaluation.probabilities import Head
+    from semco.predict.engine import EngineName
     from semco.predict.images import Output, Summary
 
 STANDARD_OUTPUT = "-"
@@ -99,7 +101,7 @@ def predict(
 
     output = table.output(engine is EngineChoice.ray)
     names = None if classes is None else [name.strip() for name in classes.split(",")]
-    chosen = None if head is None else head.value
+    chosen: Head | None = None if head is None else head.value
     console = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
     if engine is EngineChoice.ray:
         per_part = table.photos_per_part or PHOTOS_PER_PART
@@ -108,7 +110,7 @@ def predict(
             summary = predict_parts(output, Model(model, chosen, names), images, on_ray, report, sys.stdin, per_part)
     else:
         cluster.refuse()
-        predictor = load(model, chosen, classes=names, engine=engine.value)
+        predictor = load(model, chosen, classes=names, engine=cast("EngineName", engine.value))
         output.check()  # after the model, which is what the user named first
         with show_count(console) as report:
             summary = predict_into(output, predictor, images, report, sys.stdin)

@@ -35,7 +35,7 @@ class RayOptions:
             raise UserError(f"a task of Ray needs CPUs or GPUs, not {self.cpus:g} and {self.gpus:g}.")
 
     @property
-    def resources(self) -> dict[str, float]:
+    def resources(self) -> dict[str, Any]:
         return {"num_cpus": self.cpus, "num_gpus": self.gpus}
 
     @property
@@ -53,14 +53,16 @@ def connect(options: RayOptions) -> Iterator[Any]:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # what future versions do; else Ray warns
     import ray
 
-    new = {"include_dashboard": False, "object_store_memory": OBJECT_STORE} if options.address is None else {}
+    new: dict[str, Any] = (
+        {"include_dashboard": False, "object_store_memory": OBJECT_STORE} if options.address is None else {}
+    )
     try:
         ray.init(
             options.address or "local",
             runtime_env={"env_vars": options.environment},
             log_to_driver=False,
             logging_level=logging.ERROR,
-            **new,
+            **(of_new if options.address is None else {}),
         )
     except (ConnectionError, ImportError, ValueError, RuntimeError) as error:
         raise UserError(f"Ray cannot be used at {options.address or 'this machine'}: {_first_line(error)}") from None

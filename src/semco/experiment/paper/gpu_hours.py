@@ -23,7 +23,7 @@ SMALL_IMAGES, LARGE_IMAGES = 3.8e12, 9.0e12
 # Images with fewer pixels per side count as small.
 LARGE = 128
 # Speed compared with a V100.
-GPUS = {"RTX 2080 Ti": 0.67, "V100": 1.0, "A100": 938 / 367}
+GPUS = {"2080 Ti": 0.67, "V100": 1.0, "A100": 938 / 367}
 # A view without gradient costs about a third of one with it.
 NO_GRADIENT = 1 / 3
 
@@ -59,4 +59,4 @@ def count_operations(config: Config, size: int) -> float:
     with torch.device("meta"), FlopCounterMode(display=False) as counter:
         network = build_network(config.model, ("semantic",), 100, 128, 3, size)
         network(torch.empty(images, 3, size, size)).logits.sum().backward()
-    return counter.get_total_flops() / images
+    return float(counter.get_total_flops()) / images
