@@ -62,7 +62,7 @@ def connect(options: RayOptions) -> Iterator[Any]:
             runtime_env={"env_vars": options.environment},
             log_to_driver=False,
             logging_level=logging.ERROR,
-            **(of_new if options.address is None else {}),
+            **new,
         )
     except (ConnectionError, ImportError, ValueError, RuntimeError) as error:
         raise UserError(f"Ray cannot be used at {options.address or 'this machine'}: {_first_line(error)}") from None
