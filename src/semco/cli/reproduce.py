@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from semco.cli.compare import run_all, say
 from semco.cli.engine_options import EngineOptions
@@ -91,7 +91,15 @@ def show_plan(planned: Sequence[PlannedCell], scale: str, seeds: Sequence[int], 
         cells = [each.to_json() for each in planned]
         typer.echo(json.dumps({"scale": scale, "seeds": list(seeds), "hours": rounded(total), "cells": cells}))
         return
-    table = Table("table", "row", "column", "published", "steps", *(f"{where}, h" for where in total), box=None)
+    table = Table(
+        "table",
+        "row",
+        Column("column", overflow="fold"),
+        "published",
+        "steps",
+        *(f"{where}, h" for where in total),
+        box=None,
+    )
     for each in planned:
         cell, hours = each.cell, (format_hours(each.hours[where]) for where in total)
         table.add_row(cell.table, cell.row, cell.column, cell.published, f"{each.steps:,}", *hours)
