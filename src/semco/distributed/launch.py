@@ -30,7 +30,6 @@ def launch(processes: int, work: Callable[..., int], *arguments: object) -> int:
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))
     quiet = os.environ.get("PYTHONWARNINGS"), "ignore:resource_tracker:UserWarning"  # if this process is killed
     os.environ["PYTHONWARNINGS"] = ",".join(filter(None, quiet))
-    os.environ.setdefault("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1")
     multiprocessing.set_forkserver_preload(list(PRELOADED))
     methods = multiprocessing.get_all_start_methods()
     logging.disable(logging.WARNING)  # the agent warns of every process that it ends, also on request
@@ -45,6 +44,8 @@ def launch(processes: int, work: Callable[..., int], *arguments: object) -> int:
         max_restarts=RESTARTS,
         start_method="forkserver" if "forkserver" in methods else "spawn",
     )
+    if hasattr(config, "signals_to_handle"):  # torch 2.8 has a fixed list
+        config.signals_to_handle += ",SIGUSR1"
     try:
         codes: dict[int, int] = elastic_launch(config, _work)(work, *arguments)
     except SignalException as stopped:
