@@ -204,6 +204,43 @@ def data(
     _print(result, [_labels_table({"data": result})], as_json)
 
 
+@app.command()
+def pools(
+    most: Annotated[int, typer.Option(min=1000, help="Entries of the largest pool.")] = 10_000_000,
+    as_json: AsJson = False,
+) -> None:
+    """Measure how start-up time and memory grow with the unlabelled pool, from 10,000 entries on; no pixels."""
+    from benchmarks.pools import SIZES, bench_pools
+
+    result = bench_pools([size for size in SIZES if size < most] + [most])
+    _print(result, [_pools_table(result)], as_json)
+
+
+def _pools_table(result: Mapping[str, Any]) -> Table:
+    parts = ("index", "key", "order", "counts")
+    columns = [f"{part}, {unit}" for part in parts for unit in ("CPU s", "MiB so far")]
+    table = Table("entries", *columns, "peak, MiB", "growth of time", "growth of memory", box=None)
+    for row in result["rows"]:
+        numbers = [str(row[f"{part}_{unit}"]) for part in parts for unit in ("cpu_s", "mib")]
+        growth = ["" if row[name] is None else str(row[name]) for name in ("time_exponent", "memory_exponent")]
+        table.add_row(f"{row['size']:,}", *numbers, str(row["peak_mib"]), *growth)
+    table.caption = "growth: exponent since the previous size; 1 is linear"
+    return table
+
+
+@app.command()
+def cluster(
+    cells: Annotated[int, typer.Option(min=2, help="Runs per engine.")] = 6,
+    photos: Annotated[int, typer.Option(min=1000, help="Photos to predict.")] = 20_000,
+    as_json: AsJson = False,
+) -> None:
+    """Compare runs and predictions by the local engine with those by a Ray on this machine (extra 'ray')."""
+    from benchmarks.cluster import bench_cluster
+
+    result = bench_cluster(cells, photos=photos)
+    _print(result, [_labels_table(result)], as_json)
+
+
 def _labels_table(result: Mapping[str, Mapping[str, Any]]) -> Table:
     table = Table("quantity", "value", box=None)
     for part, values in result.items():

@@ -25,7 +25,7 @@ MOST_LINES_OF_FUNCTION = 50
 FLAG = re.compile(r"""(^|[\s'"(`])--[a-z]""")
 # Files outside cli/ that may contain command-line flags, or text that looks like them.
 WITH_FLAGS = {
-    "experiment/comparison.py": "builds the command line of a run",
+    "experiment/engines/local.py": "builds the command line of a run",
     "report/page.py": "shows the command that repeats a run",
     "report/figures.py": "names CSS variables",
 }

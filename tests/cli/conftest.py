@@ -24,7 +24,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(out.name)
         return 0, ""
 
-    monkeypatch.setattr("semco.experiment.comparison._run_command", run_command)
+    monkeypatch.setattr("semco.experiment.engines.local._run_command", run_command)
     monkeypatch.setattr("semco.experiment.write.write_report", lambda _, page: page.touch())
     return names
 

@@ -73,7 +73,7 @@ def test_an_interrupted_comparison_goes_on_with_its_plan(
     command: Sequence[object], trained: list[str], timed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as broken:
-        broken.setattr("semco.experiment.comparison._run_command", lambda *_: (1, "error: the disk is full.\n"))
+        broken.setattr("semco.experiment.engines.local._run_command", lambda *_: (1, "error: the disk is full.\n"))
         assert run_here(*command).returncode == 1
     monkeypatch.setitem(SECONDS, "fixmatch", 15.0)  # the machine is faster now, which changes nothing
     assert run_here(*command).returncode == 0
@@ -119,3 +119,44 @@ def test_the_comparison_of_the_docs_from_loaded_weights_can_be_repeated(
         assert done.returncode == 0, done.stderr
         assert "equal steps, 2 per run" in " ".join(done.stdout.split())
     assert len(trained) == len(set(trained)) == 6
+
+
+def test_two_shards_are_the_whole_comparison(trained: list[str], tiny_options: list[str], tmp_path: Path) -> None:
+    command = ["compare", *tiny_options, "--methods", "supervised,fixmatch", "--seeds", "0,1,2", "--out", tmp_path]
+    whole = {f"{method}-seed{seed}" for method in ("supervised", "fixmatch") for seed in range(3)}
+    first = run_here(*command, "--shard", "1/2")
+    assert first.returncode == 0, first.stderr
+    assert "shard 1/2: 3 run(s) done" in first.stderr
+    assert len(trained) == 3
+    assert not (tmp_path / "results.csv").exists()
+    assert run_here(*command, "--shard", "2/2").returncode == 0
+    assert len(trained) == 6
+    assert set(trained) == whole
+    assert run_here(*command).returncode == 0
+    assert len(trained) == 6
+    assert len((tmp_path / "results.csv").read_text().splitlines()) == 7
+
+
+def test_shards_need_one_length(tiny_options: list[str], tmp_path: Path) -> None:
+    source, *settings = tiny_options
+    kept = [each for each in settings[1::2] if not each.startswith("training.steps")]
+    options = [source, *(part for each in kept for part in ("--set", each))]
+    done = run_here("compare", *options, "--methods", "supervised", "--out", tmp_path, "--shard", "1/2")
+    assert done.returncode == 2
+    assert "need one length" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--cpus", "2"], "--address, --cpus and --gpus are for --engine ray"),
+        (["--engine", "ray", "--jobs", "2"], "--jobs is for --engine local"),
+        (["--shard", "3/2"], "a shard is i/n"),
+    ],
+)
+def test_options_of_the_other_engine_are_refused(
+    options: list[str], sentence: str, tiny_options: list[str], tmp_path: Path
+) -> None:
+    done = run_here("compare", *tiny_options, "--methods", "supervised", "--out", tmp_path / "runs", *options)
+    assert done.returncode == 2
+    assert sentence in " ".join(done.stderr.split())

@@ -24,7 +24,8 @@ def test_the_plan_of_everything_is_one_json_object() -> None:
     assert done.returncode == 0, done.stderr
     plan = json.loads(done.stdout)
     assert len(plan["cells"]) > 58 + 11 + 8 + 4
-    assert plan["hours"] == pytest.approx(sum(cell["hours"] for cell in plan["cells"]), abs=0.5)
+    for gpu in ("2080 Ti", "V100", "A100"):
+        assert plan["hours"][gpu] == pytest.approx(sum(cell["hours"][gpu] for cell in plan["cells"]), abs=1)
     assert {"table", "row", "column", "published", "recipe", "steps"} <= plan["cells"][0].keys()
 
 
@@ -62,7 +63,7 @@ def test_finished_runs_are_skipped_and_nothing_is_compared_with_another_setting(
     assert done.returncode == 0, done.stderr
     assert len(trained) == 2
     assert "not the published setting" in done.stdout
-    assert "31.93" not in done.stdout.split("on this machine")[1]  # the plan has it, the results have not
+    assert "31.93" not in done.stdout.split("hours: about")[1]  # the plan has it, the results have not
     assert (tmp_path / "paper" / "paper-cpu.html").is_file()
     assert run_here(*command).returncode == 0
     assert len(trained) == 2
@@ -73,3 +74,17 @@ def test_finished_runs_are_skipped_and_nothing_is_compared_with_another_setting(
 )
 def test_hours(hours: float, text: str) -> None:
     assert format_hours(hours) == text
+
+
+def test_two_shards_are_the_whole_table(trained: list[str], tiny_options: list[str], tmp_path: Path) -> None:
+    source, *settings = tiny_options
+    command = ["reproduce", "table3", "--only", "cifar100-2500", "--scale", "cpu", "--seeds", "0"]
+    command += ["--set", f"data.source={source}", *settings, "--out", tmp_path / "paper"]
+    for shard in ("1/2", "2/2"):
+        done = run_here(*command, "--shard", shard)
+        assert done.returncode == 0, done.stderr
+        assert f"shard {shard}: 2 of 2 run(s) done" in done.stderr
+    assert len(trained) == len(set(trained)) == 4
+    assert not (tmp_path / "paper" / "paper-cpu.html").exists()
+    assert run_here(*command).returncode == 0
+    assert len(trained) == 4

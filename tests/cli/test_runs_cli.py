@@ -129,7 +129,7 @@ def test_a_killed_run_resumes_bit_for_bit(long_config_file: Path, tmp_path: Path
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGUSR1, 138)])
 def test_a_signal_saves_and_says_how_to_go_on(
     long_config_file: Path, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:

@@ -396,15 +396,18 @@ def test_torchrun_starts_the_command_line(tiny_values: dict[str, Any], tmp_path:
     assert "holds a finished run" in errors
 
 
-def test_a_signal_to_the_command_saves_and_keeps_its_exit_code(tiny_values: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGUSR1, 138)])
+def test_a_signal_to_the_command_saves_and_keeps_its_exit_code(
+    tiny_values: dict[str, Any], tmp_path: Path, number: signal.Signals, code: int
+) -> None:
     _, _, *long = command(tiny_values, tmp_path, steps=100_000, checkpoint_every=100_000, log_every=1)
     started = start_semco(*long, "--processes", "2")
     metrics = tmp_path / "run" / "metrics.jsonl"
     while not metrics.exists() and started.poll() is None:
         time.sleep(0.05)
-    started.terminate()
+    started.send_signal(number)
     _, errors = started.communicate(timeout=500)
-    assert started.returncode == 143, errors
+    assert started.returncode == code, errors
     assert errors.count(f"Resume with: semco resume {tmp_path / 'run'} --processes 2\n") == 1
     assert "Traceback" not in errors
     assert len(list((tmp_path / "run" / "checkpoints").iterdir())) == 1

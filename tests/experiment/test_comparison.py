@@ -23,10 +23,10 @@ from semco.experiment.comparison import (
     make_cells,
     parse_seeds,
     pseudo_label_rows,
-    run_cells,
     vary_fields,
     write_csv,
 )
+from semco.experiment.engines.local import LocalEngine
 from semco.run.folder import RunFolder
 from semco.run.result import RunResult
 
@@ -170,9 +170,8 @@ def test_finished_cells_are_skipped_and_failed_ones_stop_nothing(tiny_values: di
     before = good[1].run.result_file.stat().st_mtime_ns
     ended_cells: list[str] = []
     begun: list[tuple[int, str]] = []
-    outcomes = run_cells(
+    outcomes = LocalEngine(2).run(
         [good[0], bad, good[1]],
-        2,
         lambda ended: ended_cells.append(ended.cell.name),
         lambda number, cell: begun.append((number, cell.name)),
     )
@@ -207,11 +206,11 @@ def test_a_run_that_was_killed_after_its_result_is_resumed(
         commands.append(command[3:])
         return 0, ""
 
-    monkeypatch.setattr("semco.experiment.comparison._run_command", run_command)
-    run_cells([cell], 1, lambda _: None)
+    monkeypatch.setattr("semco.experiment.engines.local._run_command", run_command)
+    LocalEngine().run([cell], lambda _: None)
     assert commands == []
     (cell.run.path / missing).unlink()
-    run_cells([cell], 1, lambda _: None)
+    LocalEngine().run([cell], lambda _: None)
     assert commands == [["resume", str(cell.run.path)]]
 
 

@@ -13,6 +13,7 @@ from semco.data.class_names import class_names
 from semco.data.datasets import simplify_name
 from semco.errors import UserError
 from semco.experiment.comparison import Outcome
+from semco.experiment.paper.gpu_hours import GpuEstimate
 from semco.experiment.paper.groups import GRID, compare_groups, published_groups
 from semco.experiment.paper.reproduction import (
     PaperCell,
@@ -22,6 +23,7 @@ from semco.experiment.paper.reproduction import (
     make_runs,
     paper_cells,
     plan_cells,
+    total_hours,
     unpublished,
 )
 from semco.run.result import RunResult
@@ -165,17 +167,31 @@ def test_the_estimate_is_proportional_to_the_steps() -> None:
     estimate = StepEstimate()
     estimate._seconds[("wrn-10-1", 16)] = 0.36
     config = cell_config(paper_cells(["table3"], ["cifar100-2500"])[0], "cpu", 0, {})
-    assert estimate.hours(config) == pytest.approx(0.36 * 16 * (1 + 7 * 4 / 3) * 600 / 3600)
+    assert estimate.hours(config) == {"this machine": pytest.approx(0.36 * 16 * (1 + 7 * 4 / 3) * 600 / 3600)}
 
 
 def test_a_plan_has_the_hours_of_all_splits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(StepEstimate, "hours", lambda _, config: config.training.total_steps / 1000)
+    monkeypatch.setattr(StepEstimate, "hours", lambda _, config: {"here": config.training.total_steps / 1000})
     cells = paper_cells(["table3"], ["cifar100-2500"])
     planned = plan_cells(cells, "cpu", (0, 1, 2), {})
     assert [each.cell for each in planned] == cells
     assert [each.steps for each in planned] == [600] * 4
-    assert [each.hours for each in planned] == pytest.approx([1.8] * 4)
-    assert planned[0].to_json() == cells[0].to_json() | {"steps": 600, "hours": 1.8}
+    assert [each.hours["here"] for each in planned] == pytest.approx([1.8] * 4)
+    assert planned[0].to_json() == cells[0].to_json() | {"steps": 600, "hours": {"here": 1.8}}
+    assert total_hours(planned) == {"here": pytest.approx(7.2)}
+
+
+def test_a_gpu_takes_what_was_published() -> None:
+    """The published steps themselves: FixMatch on four V100 in 16 hours, ResNet-50 on one at 367 images per second."""
+    config = configure("cifar10-250-mu7,fixmatch", settings=["training.epochs=null", "training.steps=1048576"])
+    hours = GpuEstimate().hours(config)
+    assert hours["V100"] == pytest.approx(16 * 4, rel=0.05)
+    assert hours["2080 Ti"] == pytest.approx(1048.576 * 5.5 / 60, rel=0.05)
+    assert hours["V100"] / hours["A100"] == pytest.approx(938 / 367)
+    large = configure(settings=["model.backbone=resnet50", "data.image_size=224", "training.steps=367"])
+    training = large.training.model_copy(update={"batch_size": 3600, "mu": 0})
+    seconds = 3600 * GpuEstimate().hours(large.model_copy(update={"training": training}))["V100"]
+    assert seconds == pytest.approx(3600, rel=0.05)
 
 
 def test_a_cell_as_json() -> None:

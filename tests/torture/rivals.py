@@ -20,7 +20,8 @@ import torch
 
 from semco.config import Config, configure
 from semco.data.storage.chunks import ChunkedFile
-from semco.experiment.comparison import Cell, make_cells, run_cells
+from semco.experiment.comparison import Cell, make_cells
+from semco.experiment.engines.local import LocalEngine
 from semco.experiment.runs import resume, train_or_resume
 from torture.attack import Attack, Case, Failure
 from torture.kills import STEPS, check_child, compare, exit_code, fork
@@ -66,7 +67,7 @@ def prepare(folder: Path) -> Originals:
 
 
 def finish(cells: list[Cell]) -> None:
-    for outcome in run_cells(cells, 2, lambda _: None):
+    for outcome in LocalEngine(2).run(cells, lambda _: None):
         if outcome.result is None:
             raise Failure(f"a run of the comparison: {outcome.problem}")
 

@@ -11,16 +11,21 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from semco.cli.completion import complete_methods
+from semco.cli.engine_options import EngineOptions
 from semco.cli.options import RunOptions, default_recipe
 from semco.cli.shared_options import with_options
 
 if TYPE_CHECKING:
     from semco.experiment.comparison import Cell, HeadRow, Outcome
+    from semco.experiment.engines import Engine
+    from semco.experiment.engines.shards import Shard
+    from semco.experiment.lengths import Equal
 
 
-@with_options(RunOptions)
+@with_options(RunOptions, EngineOptions)
 def compare(
     options: RunOptions,
+    engine: EngineOptions,
     *,
     methods: Annotated[
         str,
@@ -35,7 +40,6 @@ def compare(
     seeds: Annotated[str, typer.Option(help="One run per method and seed.")] = "0,1,2",
     out: Annotated[Path, typer.Option(help="Folder of the runs; started again, finished runs are skipped.")],
     from_scratch: Annotated[bool, typer.Option("--from-scratch", help="Do not start from pretrained weights.")] = False,
-    jobs: Annotated[int, typer.Option(min=1, help="Runs side by side.")] = 1,
     equal: Annotated[
         Literal["steps", "time"], typer.Option(help="What is equal if no length is given: steps, or time here.")
     ] = "steps",
@@ -47,9 +51,17 @@ def compare(
     from semco.experiment.comparison import vary_fields
 
     variants = vary_fields(methods.split(","), vary or [])
-    runs = compare_variants(options, variants, seeds, out, from_scratch, jobs, equal, minutes)
+    chosen, shard = engine.choose(say), engine.part()
+    cells, lengths = plan_variants(options, variants, seeds, out, from_scratch, equal, minutes, shard)
+    outcomes = run_all(cells, chosen)
+    if shard is None:
+        write_tables(outcomes, out, Path(cells[0].config.data.source).name, lengths)
+    refuse_failures(outcomes)
+    if shard is not None:
+        say(f"shard {engine.shard}: {len(cells)} run(s) done. After all shards, the command without it has the tables")
+        return
     if vary:
-        write_analysis(runs, out)
+        write_analysis([cell.run.path for cell in cells], out)
 
 
 def write_analysis(runs: Sequence[Path], out: Path) -> None:
@@ -62,18 +74,19 @@ def write_analysis(runs: Sequence[Path], out: Path) -> None:
     Console(soft_wrap=True).print(f"open {page}", markup=False, highlight=False)
 
 
-def compare_variants(
+def plan_variants(
     options: RunOptions,
     variants: Sequence[str],
     seeds: str,
     out: Path,
     from_scratch: bool,
-    jobs: int,
-    equal: Literal["steps", "time"] = "steps",
-    minutes: float | None = None,
-) -> list[Path]:
-    """Run every variant with every seed, show the results and return the run folders."""
+    equal: Equal,
+    minutes: float | None,
+    shard: Shard | None,
+) -> tuple[list[Cell], str | None]:
+    """Return every variant with every seed, or the shard of them, and a line about their length if it was open."""
     from semco.experiment.comparison import check_data, check_requests, make_cells, names_recipe, parse_seeds
+    from semco.experiment.engines.shards import refuse_to_time
     from semco.experiment.lengths import with_lengths
     from semco.files import remove_leftovers
 
@@ -83,20 +96,29 @@ def compare_variants(
     values = options.values(pretrained="none" if from_scratch else None)
     cells = make_cells(variants, parse_seeds(seeds), out, values, options.settings, recipe)
     show_differences(cells)
-    remove_leftovers(out)
+    if shard is None:  # the files of other shards may be in the making
+        remove_leftovers(out)
     with Console(stderr=True).status("reading the data"):
-        check_data(cells)
+        check_data(cells if shard is None else shard.of(cells))
     with Console(stderr=True).status("timing a step of each method"):
-        cells, lengths = with_lengths(cells, out, equal, minutes)
+        cells, lengths = with_lengths(cells, out, equal, minutes, None if shard is None else refuse_to_time)
+    cells = cells if shard is None else shard.of(cells)
     check_requests(cells)
-    outcomes = run_all(cells, jobs)
-    write_tables(outcomes, out, Path(cells[0].config.data.source).name, lengths.describe() if lengths else None)
+    return cells, None if lengths is None else lengths.describe()
+
+
+def refuse_failures(outcomes: Sequence[Outcome]) -> None:
+    """Exit with code 1 if a run failed."""
     failed = sum(outcome.result is None for outcome in outcomes)
     if failed:
         message = f"{failed} of {len(outcomes)} runs failed; the same command tries them again."
         Console(stderr=True).print(message, style="red")
         raise typer.Exit(1)
-    return [cell.run.path for cell in cells]
+
+
+def say(text: str) -> None:
+    """Print a line about the work."""
+    Console(stderr=True).print(text, style="dim", markup=False, highlight=False, soft_wrap=True)
 
 
 def show_differences(cells: Sequence[Cell]) -> None:
@@ -104,27 +126,25 @@ def show_differences(cells: Sequence[Cell]) -> None:
     from semco.experiment.comparison import differing_fields
 
     for name, values in differing_fields(cells).items():
-        note = f"the runs also differ in {name}: {', '.join(values)}"
-        Console(stderr=True).print(note, style="dim", markup=False, highlight=False, soft_wrap=True)
+        say(f"the runs also differ in {name}: {', '.join(values)}")
 
 
-def run_all(cells: Sequence[Cell], jobs: int) -> list[Outcome]:
+def run_all(cells: Sequence[Cell], engine: Engine) -> list[Outcome]:
     """Run the cells and print a line when each begins and ends."""
-    from semco.experiment.comparison import run_cells
     from semco.run.result import describe_headline
     from semco.training.signals import Stopped
 
     console = Console(stderr=True)
 
     def on_begin(number: int, cell: Cell) -> None:
-        console.print(f"{cell.name}: run {number} of {len(cells)}", style="dim", markup=False, highlight=False)
+        say(f"{cell.name}: run {number} of {len(cells)}")
 
     def on_end(outcome: Outcome) -> None:
         ending = outcome.problem if outcome.result is None else describe_headline(outcome.result)
         console.print(f"{outcome.cell.name}: {ending}", markup=False, highlight=False, soft_wrap=True)
 
     try:
-        return run_cells(cells, jobs, on_end, on_begin)
+        return engine.run(cells, on_end, on_begin)
     except Stopped as stopped:
         console.print(f"{stopped}. Run the same command to continue.", highlight=False)
         raise typer.Exit(stopped.exit_code) from None

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
-from semco.cli.compare import run_all
+from semco.cli.compare import run_all, say
+from semco.cli.engine_options import EngineOptions
 from semco.cli.labels.display import print_table
+from semco.cli.shared_options import with_options
 
 if TYPE_CHECKING:
     from semco.experiment.comparison import Outcome
@@ -30,14 +32,16 @@ class ScaleName(StrEnum):
     cpu = "cpu"
 
 
+@with_options(EngineOptions)
 def reproduce(
+    engine: EngineOptions,
+    *,
     what: Annotated[
         list[str], typer.Argument(help="table1, table2, table3, table4, groups, eps, fig2, fig4, ... all.")
     ],
     only: Annotated[str | None, typer.Option(help="Only these columns: cifar100-2500,cifar10-250.")] = None,
     scale: Annotated[ScaleName, typer.Option(help="The published setting, or one for two cores.")] = ScaleName.full,
     seeds: Annotated[str, typer.Option(help="One split per seed.")] = "0,1,2",
-    jobs: Annotated[int, typer.Option(min=1, help="Runs side by side.")] = 1,
     data_root: Annotated[Path | None, typer.Option(help="Folder of the official files of the data sets.")] = None,
     method: Annotated[
         str, typer.Option(help="The method in place of the paper's own, for example semco_plus.")
@@ -60,37 +64,55 @@ def reproduce(
         return
     cells = paper_cells(names, only.split(",") if only else (), method)
     options = {"data": {"root": str(data_root)}} if data_root is not None else {}
-    numbers = parse_seeds(seeds)
+    numbers, chosen, shard = parse_seeds(seeds), engine.choose(say), engine.part()
     planned = plan_cells(cells, scale.value, numbers, options, setting or ())
     show_plan(planned, scale.value, numbers, as_json=as_json)
     if dry_run:
         return
     runs = make_runs(cells, scale.value, numbers, out, options, setting or ())
+    runs = runs if shard is None else shard.of(runs)
     for run in runs:
         run.run.path.parent.mkdir(parents=True, exist_ok=True)
-    outcomes = run_all(runs, jobs)
+    outcomes = run_all(runs, chosen)
+    if shard is not None:
+        done = sum(outcome.result is not None for outcome in outcomes)
+        say(f"shard {engine.shard}: {done} of {len(runs)} run(s) done. The command without it shows all that are")
+        raise typer.Exit(int(done < len(runs)))
     is_published = scale is ScaleName.full and not setting  # published numbers stand only beside what was published
     show_results(collect(cells if is_published else unpublished(cells), outcomes), outcomes, scale, out)
 
 
 def show_plan(planned: Sequence[PlannedCell], scale: str, seeds: Sequence[int], *, as_json: bool) -> None:
     """Show the cells, their steps and the estimated hours."""
-    total = sum(each.hours for each in planned)
+    from semco.experiment.paper.reproduction import rounded, total_hours
+
+    total = total_hours(planned)
     if as_json:
         cells = [each.to_json() for each in planned]
-        typer.echo(json.dumps({"scale": scale, "seeds": list(seeds), "hours": round(total, 1), "cells": cells}))
+        typer.echo(json.dumps({"scale": scale, "seeds": list(seeds), "hours": rounded(total), "cells": cells}))
         return
-    table = Table("table", "row", "column", "published", "steps", "hours", box=None)
+    table = Table(
+        "table",
+        "row",
+        Column("column", overflow="fold"),
+        "published",
+        "steps",
+        *(f"{where}, h" for where in total),
+        box=None,
+    )
     for each in planned:
-        cell, hours = each.cell, format_hours(each.hours)
-        table.add_row(cell.table, cell.row, cell.column, cell.published, f"{each.steps:,}", hours)
+        cell, hours = each.cell, (format_hours(each.hours[where]) for where in total)
+        table.add_row(cell.table, cell.row, cell.column, cell.published, f"{each.steps:,}", *hours)
     console = Console()
     console.print(table)
     if scale == "cpu":
         console.print(NOT_PUBLISHED)
+    estimates = ", ".join(f"{format_hours(hours)} on {where}" for where, hours in total.items())
+    kind = "" if scale == "cpu" else " (one GPU; estimates from published step times)"
     console.print(
-        f"{len(planned)} cells, {len(seeds)} splits each, about {format_hours(total)} hours on this machine",
+        f"{len(planned)} cells, {len(seeds)} splits each, hours: about {estimates}{kind}",
         highlight=False,
+        soft_wrap=True,
     )
 
 

@@ -8,26 +8,25 @@ from dataclasses import fields
 from typing import Any, get_type_hints
 
 
-def with_options(options: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that adds the fields of a data class to the signature of a command.
+def with_options(*options: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that adds the fields of data classes to the signature of a command.
 
-    The command receives them as one object, its first argument. A field without a default is required.
+    The command receives each as one object, its first arguments. A field without a default is required.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        own = list(inspect.signature(command).parameters.values())[1:]
-        own_types = get_type_hints(command, include_extras=True)
-        shared = list(inspect.signature(options).parameters.values())
-        shared_types = get_type_hints(options, include_extras=True)
+        own = list(inspect.signature(command).parameters.values())[len(options) :]
+        groups = [(list(inspect.signature(each).parameters.values()), each) for each in options]
         parameters = [
             each.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=types[each.name])
-            for group, types in ((shared, shared_types), (own, own_types))
+            for group, owner in (*groups, (own, command))
+            if (types := get_type_hints(owner, include_extras=True))
             for each in group
         ]
-        names = [field.name for field in fields(options)]
 
         def run(**values: Any) -> None:
-            command(options(**{name: values.pop(name) for name in names}), **values)
+            shared = [kind(**{field.name: values.pop(field.name) for field in fields(kind)}) for kind in options]
+            command(*shared, **values)
 
         run.__name__, run.__doc__ = command.__name__, command.__doc__
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

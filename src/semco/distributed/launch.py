@@ -44,6 +44,8 @@ def launch(processes: int, work: Callable[..., int], *arguments: object) -> int:
         max_restarts=RESTARTS,
         start_method="forkserver" if "forkserver" in methods else "spawn",
     )
+    if hasattr(config, "signals_to_handle"):  # torch 2.8 has a fixed list
+        config.signals_to_handle += ",SIGUSR1"
     try:
         codes: dict[int, int] = elastic_launch(config, _work)(work, *arguments)
     except SignalException as stopped:

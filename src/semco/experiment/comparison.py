@@ -1,28 +1,22 @@
 """A fair comparison: the same splits, initial weights and views for every variant; one cell per variant and seed.
 
 A variant is a method, recipes and settings joined by ``+`` (``semco_plus+no-grouping+training.mu=7``). Each cell is a
-run in its own process, so that a failure stops nothing else. When the comparison is started again, finished cells are
-skipped and interrupted ones are resumed.
+run, which `semco.experiment.engines` start. When the comparison is started again, finished cells are skipped and
+interrupted ones are resumed.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-import os
-import subprocess
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from semco.config import Config, configure, flat_fields, merge
 from semco.config.recipes import find_recipe, recipes
-from semco.distributed.parent import parent_environment
 from semco.errors import UserError
 from semco.experiment.loading import load_request
 from semco.experiment.runs import check_same_request
@@ -33,7 +27,6 @@ from semco.run.folder import RunFolder
 from semco.run.identity import changes_of_comparison
 from semco.run.result import RunResult
 from semco.training.observer import NullObserver
-from semco.training.signals import Stopped, StopRequest, catch_signals
 from semco.training.statistics import CONFIDENT_ACCURACY
 
 # Columns of the CSV besides variant and seed; each is a field of `RunResult`.
@@ -65,6 +58,11 @@ class Cell:
     @property
     def name(self) -> str:
         return f"{self.variant}, seed {self.seed}"
+
+    @property
+    def request_file(self) -> Path:
+        """The request beside the run folder; an engine writes it when it begins a run."""
+        return self.run.path.parent / f"{self.run.path.name}.yaml"
 
 
 @dataclass(frozen=True)
@@ -156,67 +154,6 @@ def check_data(cells: Sequence[Cell]) -> None:
     unfinished = {str(cell.config.data): cell.config for cell in reversed(cells) if not cell.run.is_finished()}
     for config in unfinished.values():
         load_request(config, NullObserver())
-
-
-def run_cells(
-    cells: Sequence[Cell],
-    jobs: int,
-    on_end: Callable[[Outcome], None],
-    on_begin: Callable[[int, Cell], None] = lambda _number, _cell: None,
-) -> list[Outcome]:
-    """Run the cells that are not finished, ``jobs`` at a time, and call ``on_begin`` and ``on_end`` for each.
-
-    A signal stops the runs, which save their state, and no other run is started: `Stopped`.
-    """
-    with catch_signals() as stop, ThreadPoolExecutor(max_workers=jobs) as workers:
-
-        def work(number: int, cell: Cell) -> Outcome:
-            outcome = _run_cell(cell, jobs, stop, partial(on_begin, number, cell))
-            if stop.number is None:
-                on_end(outcome)
-            return outcome
-
-        outcomes = list(workers.map(work, range(1, len(cells) + 1), cells))
-    if stop.number is not None:
-        raise Stopped(stop.number, "; what was started is saved")
-    return outcomes
-
-
-def _run_cell(cell: Cell, jobs: int, stop: StopRequest, on_begin: Callable[[], None]) -> Outcome:
-    if not cell.run.is_whole():  # it may have been killed between its result and its page
-        if stop.number is not None:
-            return Outcome(cell, None, "not started")
-        on_begin()
-        threads = max(1, (os.cpu_count() or 1) // jobs)
-        environment = {"OMP_NUM_THREADS": str(threads), **os.environ, **parent_environment()}
-        code, errors = _run_command(_command(cell), environment, stop)
-        if code != 0:
-            lines = [line for line in errors.splitlines() if line.strip()]
-            return Outcome(cell, None, lines[-1] if lines else f"exit code {code}")
-    return Outcome(cell, cell.run.result())
-
-
-def _run_command(command: Sequence[str], environment: Mapping[str, str], stop: StopRequest) -> tuple[int, str]:
-    """Return exit code and error output of a command, which is terminated at a request to stop."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
-    is_terminated = False
-    while True:
-        try:
-            _, errors = process.communicate(timeout=0.2)
-            return process.returncode, errors
-        except subprocess.TimeoutExpired:
-            if stop.number is not None and not is_terminated:
-                process.terminate()
-                is_terminated = True
-
-
-def _command(cell: Cell) -> list[str]:
-    semco = [sys.executable, "-m", "semco"]
-    if cell.run.config_file.exists():
-        return [*semco, "resume", str(cell.run.path)]
-    file = cell.run.path.parent / f"{cell.run.path.name}.yaml"
-    write_text(file, cell.config.to_yaml())
-    return [*semco, "train", "--config", str(file), "--out", str(cell.run.path)]
 
 
 def write_csv(outcomes: Sequence[Outcome], file: Path) -> None:

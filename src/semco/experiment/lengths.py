@@ -55,7 +55,11 @@ def has_length(request: Config) -> bool:
 
 
 def with_lengths(
-    cells: Sequence[Cell], out: Path, equal: Equal, minutes: float | None = None
+    cells: Sequence[Cell],
+    out: Path,
+    equal: Equal,
+    minutes: float | None = None,
+    steps_of: Callable[[Config, float], int] | None = None,
 ) -> tuple[list[Cell], Lengths | None]:
     """Return the cells with a number of steps each, and their lengths if these were open."""
     first = {cell.variant: cell for cell in reversed(cells) if not has_length(cell.config)}
@@ -67,7 +71,7 @@ def with_lengths(
             f"{out} holds a comparison with {saved.describe()}; repeat it with the same options, or choose another "
             "folder."
         )
-    lengths = choose_lengths(list(first.values())[::-1], equal, minutes, saved)
+    lengths = choose_lengths(list(first.values())[::-1], equal, minutes, saved, steps_of)
     write_json(out / PLAN_FILE, asdict(lengths))
     return [_with_length(cell, lengths) if cell.variant in first else cell for cell in cells], lengths
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TextIO
 
@@ -51,7 +51,7 @@ def predict_images(
             report("predicting", len(found), len(entries))
     rows = tuple(each for each in found if each.error is None)
     skipped = tuple(f"{each.path} ({each.error})" for each in found if each.error is not None)
-    _check_some(len(rows), len(found), skipped)
+    check_some(len(rows), len(found), skipped)
     return Predictions(rows, skipped, predictor.about)
 
 
@@ -71,18 +71,26 @@ class Output:
     force: bool = False
     """Overwrite what is there."""
 
+    def into(self, file: Path) -> Output:
+        """Return the same for one Parquet file of a folder."""
+        return replace(self, file=file, format="parquet")
+
     def check(self) -> None:
         """Refuse what cannot be written, before anything is predicted."""
         choose_format(self.file, self.format)
+        self.check_numbers()
+        for path in (self.file, self.sort_into):
+            if path is not None:
+                check_new(path, self.force)
+
+    def check_numbers(self) -> None:
+        """Refuse numbers that mean nothing."""
         if self.top < 1:
             raise UserError(f"the number of classes per photo is at least 1, not {self.top}.")
         if self.least is not None and not 0 <= self.least <= 1:
             raise UserError(f"the lowest confidence is a number from 0 to 1, not {self.least}.")
         if self.sort_into is not None and self.least is None:
             raise UserError("photos are sorted by their confidence: give the lowest one that counts as sure.")
-        for path in (self.file, self.sort_into):
-            if path is not None:
-                check_new(path, self.force)
 
 
 @dataclass
@@ -94,13 +102,14 @@ class Summary:
     skipped: list[str] = field(default_factory=list)  # the first of them, with the reasons
 
     def add(self, batch: Sequence[Prediction]) -> None:
-        for each in batch:
-            if each.error is None:
-                self.predicted += 1
-            else:
-                self.unreadable += 1
-                if len(self.skipped) < NAMED_SKIPPED:
-                    self.skipped.append(f"{each.path} ({each.error})")
+        skipped = [f"{each.path} ({each.error})" for each in batch if each.error is not None]
+        self.add_counts(len(batch) - len(skipped), len(skipped), skipped)
+
+    def add_counts(self, predicted: int, unreadable: int, skipped: Sequence[str]) -> None:
+        """Add what another summary has counted."""
+        self.predicted += predicted
+        self.unreadable += unreadable
+        self.skipped += skipped[: NAMED_SKIPPED - len(self.skipped)]
 
 
 def predict_into(
@@ -112,11 +121,24 @@ def predict_into(
 ) -> Summary:
     """Predict the photos that the arguments name (`find_photos`) and write one row for each, in order."""
     output.check()
+    return write_predictions(output, predictor, find_photos(photos, standard_input), on_progress, some=True)
+
+
+def write_predictions(
+    output: Output,
+    predictor: Predictor,
+    photos: Iterator[Entry],
+    on_progress: Callable[[int], None] = lambda _count: None,
+    *,
+    some: bool = False,
+) -> Summary:
+    """Predict photos and write one row for each, in order; with ``some``, one of them at least must be readable."""
     rows = Rows(predictor.about, output.top, output.least)
     format_name, summary = choose_format(output.file, output.format), Summary()
     with open_table(output.file, format_name, rows, sys.stdout) as table:
-        _write_all(output, predictor, find_photos(photos, standard_input), table, summary, on_progress)
-        _check_some(summary.predicted, summary.unreadable, summary.skipped)
+        _write_all(output, predictor, photos, table, summary, on_progress)
+        if some:
+            check_some(summary.predicted, summary.unreadable, summary.skipped)
     return summary
 
 
@@ -138,7 +160,8 @@ def _write_all(
         on_progress(summary.predicted + summary.unreadable)
 
 
-def _check_some(predicted: int, count: int, skipped: Sequence[str]) -> None:
+def check_some(predicted: int, count: int, skipped: Sequence[str]) -> None:
+    """Refuse a result without any prediction."""
     if not predicted and not count:
         raise UserError("no images to predict; give image files, folders of images or lists of them.")
     if not predicted:

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM end a run at the next step, after it was saved."""
+"""SIGINT, SIGTERM and SIGUSR1 end a run at the next step, after it was saved."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-CAUGHT = (signal.SIGINT, signal.SIGTERM)
+# SIGUSR1 is what SLURM is asked to send before the end of a job; Windows does not have it.
+CAUGHT = tuple(signal.Signals[name] for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name))
 
 
 class Stopped(KeyboardInterrupt):

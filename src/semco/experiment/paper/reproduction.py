@@ -19,6 +19,7 @@ import yaml
 from semco.config import Config, configure
 from semco.errors import UserError, unknown
 from semco.experiment.comparison import Cell, Outcome
+from semco.experiment.paper.gpu_hours import GpuEstimate, gradient_images
 from semco.models import build_network
 from semco.run.folder import RunFolder
 from semco.training.timing import shortest_time
@@ -27,8 +28,7 @@ FOLDER = Path(__file__).parent
 Scale = Literal["full", "cpu"]
 # Images of the pass that is timed.
 TIMED_IMAGES = 8
-# A view without gradient costs about a third of one with it.
-NO_GRADIENT = 1 / 3
+THIS_MACHINE = "this machine"
 
 
 @dataclass(frozen=True)
@@ -178,14 +178,18 @@ def collect(cells: Sequence[PaperCell], outcomes: Sequence[Outcome]) -> list[Cel
 
 @dataclass(frozen=True)
 class PlannedCell:
-    """A cell with the length of one run and the estimated hours of all its splits."""
+    """A cell with the length of one run and the estimated hours of all its splits, by kind of GPU or machine."""
 
     cell: PaperCell
     steps: int
-    hours: float
+    hours: Mapping[str, float]
 
     def to_json(self) -> dict[str, Any]:
-        return self.cell.to_json() | {"steps": self.steps, "hours": round(self.hours, 2)}
+        return self.cell.to_json() | {"steps": self.steps, "hours": rounded(self.hours)}
+
+
+def rounded(hours: Mapping[str, float]) -> dict[str, float]:
+    return {where: round(number, 2) for where, number in hours.items()}
 
 
 def plan_cells(
@@ -195,13 +199,19 @@ def plan_cells(
     options: Mapping[str, Any],
     settings: Sequence[str] = (),
 ) -> list[PlannedCell]:
-    """Return how long the cells take on this machine; every network is timed once."""
-    estimate = StepEstimate()
-    configs = [cell_config(cell, scale, seeds[0], options, settings) for cell in cells]
-    return [
-        PlannedCell(cell, config.training.total_steps, estimate.hours(config) * len(seeds))
-        for cell, config in zip(cells, configs, strict=True)
-    ]
+    """Return how long the cells take: at full scale on GPUs of common kinds, else on this machine."""
+    estimate = StepEstimate() if scale == "cpu" else GpuEstimate()
+    planned = []
+    for cell in cells:
+        config = cell_config(cell, scale, seeds[0], options, settings)
+        hours = {where: number * len(seeds) for where, number in estimate.hours(config).items()}
+        planned.append(PlannedCell(cell, config.training.total_steps, hours))
+    return planned
+
+
+def total_hours(planned: Sequence[PlannedCell]) -> dict[str, float]:
+    """Return the hours of all cells together, by kind of GPU or on this machine."""
+    return {where: sum(each.hours[where] for each in planned) for where in planned[0].hours}
 
 
 class StepEstimate:
@@ -210,11 +220,10 @@ class StepEstimate:
     def __init__(self) -> None:
         self._seconds: dict[tuple[str, int], float] = {}
 
-    def hours(self, config: Config) -> float:
+    def hours(self, config: Config) -> dict[str, float]:
         """Return the hours of a run on this machine."""
-        training = config.training
-        images = training.batch_size * (1 + training.mu * (1 + NO_GRADIENT))
-        return self._per_image(config) * images * training.total_steps / 3600
+        seconds = self._per_image(config) * gradient_images(config) * config.training.total_steps
+        return {THIS_MACHINE: seconds / 3600}
 
     def _per_image(self, config: Config) -> float:
         """Return the seconds of one image with gradient."""

@@ -1,0 +1,39 @@
+"""Shards of a list of runs, for arrays of jobs: together they are the whole list, and no two have a run in common."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from semco.config import Config
+from semco.errors import UserError, brief
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Number ``index`` of ``count`` shards, from 1 on."""
+
+    index: int
+    count: int
+
+    @classmethod
+    def parse(cls, text: str) -> Shard:
+        """Return ``3/8`` as a shard."""
+        found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
+        index, count = map(int, found.groups()) if found else (0, 0)
+        if not 1 <= index <= count:
+            raise UserError(f"a shard is i/n with i from 1 to n, such as 3/8, not {brief(text)}.")
+        return cls(index, count)
+
+    def of(self, items: Sequence[T]) -> list[T]:
+        """Return every ``count``-th item: neighbours, which take about as long, are in different shards."""
+        return list(items[self.index - 1 :: self.count])
+
+
+def refuse_to_time(_request: Config, _minutes: float) -> int:
+    """Refuse to time steps: machines differ, and all shards of a comparison need the same lengths."""
+    raise UserError("the shards of a comparison need one length that is the same on all machines; give the steps.")

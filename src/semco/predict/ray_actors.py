@@ -1,0 +1,173 @@
+"""Predict photos by Ray Data: actors load the model once, predict one part per call, and write it as a Parquet file.
+
+A part is written under a temporary name and renamed, so an actor that dies and starts again writes the same part.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from semco.distributed.cluster import RayOptions, check_shared, connect, last_line
+from semco.errors import UserError
+from semco.evaluation.engine import EngineName
+from semco.evaluation.model_file import DESCRIPTION, WEIGHTS
+from semco.evaluation.probabilities import Head
+from semco.files import read_json_object, remove_leftovers
+from semco.predict.engine import find_model_folder
+from semco.predict.images import Output, Summary, check_some, write_predictions
+from semco.predict.onnx.engine import OnnxEngine
+from semco.predict.parts import Parts, open_list, remove_parts, write_list
+from semco.predict.photos import find_photos
+from semco.predict.predictor import Predictor, load
+
+# Photos per part, rounded up to whole batches.
+PHOTOS_PER_PART = 4096
+# How often a part is tried again whose actor or machine has died. Actors are replaced as often as they die.
+RETRIES = 3
+
+
+@dataclass(frozen=True)
+class Model:
+    """Which model predicts, and how: what an actor needs to load it."""
+
+    path: Path
+    head: Head | None = None
+    classes: Sequence[str] | None = None
+
+    def load(self) -> Predictor:
+        """Load the model. A run folder is always run by torch, so that all machines compute the same."""
+        engine: EngineName = "auto" if self.path.suffix.lower() == ".onnx" else "torch"
+        return load(self.path, self.head, classes=self.classes, engine=engine)
+
+    def weights(self, predictor: Predictor) -> str:
+        """Return the checksum of the weights."""
+        if isinstance(predictor.engine, OnnxEngine):
+            return predictor.engine.weights
+        return str(read_json_object(find_model_folder(self.path) / DESCRIPTION)["checksums"][WEIGHTS])
+
+
+def predict_parts(
+    output: Output,
+    model: Model,
+    photos: Sequence[str | Path],
+    options: RayOptions,
+    on_progress: Callable[[int], None] = lambda _count: None,
+    standard_input: TextIO | None = None,
+    per_part: int = PHOTOS_PER_PART,
+) -> Summary:
+    """Predict the photos that the arguments name (`find_photos`) into the parts of a folder that are missing."""
+    assert output.file is not None
+    output.check_numbers()
+    predictor = model.load()
+    request = _request(output, model.weights(predictor), predictor, photos, per_part)
+    if output.force:
+        remove_parts(output.file)
+    parts = open_list(output.file, request)
+    remove_leftovers(output.file)
+    if parts is None:
+        check_empty(output.file)
+        size = predictor.about.batch_size
+        parts = write_list(output.file, find_photos(photos, standard_input), -(-per_part // size) * size, request)
+    summary = Summary()
+    if missing := parts.missing():
+        with connect(options) as ray:
+            check_shared(ray, output.file)
+            work = Work(parts, output, model, Path.cwd())
+            for row in _rows(ray, work, missing, options):
+                summary.add_counts(int(row["predicted"]), int(row["unreadable"]), json.loads(row["skipped"]))
+                on_progress(summary.predicted + summary.unreadable)
+        check_some(summary.predicted, summary.unreadable, summary.skipped)
+    return summary
+
+
+def check_empty(folder: Path) -> None:
+    """Refuse a file, or a folder that holds other files."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder} exists and holds no predictions in parts; choose another folder.")
+
+
+def _request(
+    output: Output, weights: str, predictor: Predictor, photos: Sequence[str | Path], per_part: int
+) -> dict[str, Any]:
+    """Return what decides about the rows; predicting continues only with the same."""
+    about = predictor.about
+    return {
+        "weights": weights,
+        "head": about.head,
+        "classes": list(about.class_names),
+        "photos": list(map(str, photos)),
+        "top": output.top,
+        "lowest confidence": output.least,
+        "photos per part": per_part,
+    }
+
+
+def _rows(ray: Any, work: Work, missing: Sequence[int], options: RayOptions) -> Iterator[dict[str, Any]]:
+    """Yield the counts of each part, in the order in which the parts are finished."""
+    import ray.data as ray_data
+
+    ray_data.DataContext.get_current().enable_progress_bars = False
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    most = _most_actors(ray, options, len(missing))
+    actors = ray_data.ActorPoolStrategy(min_size=1, max_size=most, initial_size=most)
+    parts = ray_data.from_items([{"part": number} for number in missing], override_num_blocks=len(missing))
+    done = parts.map_batches(
+        PartPredictor,
+        batch_size=1,
+        fn_constructor_args=(work,),
+        compute=actors,
+        max_restarts=-1,
+        max_task_retries=RETRIES,
+        **options.resources,
+    )
+    try:
+        yield from done.iter_rows()
+    except ray.exceptions.RayError as error:
+        raise UserError(f"Ray could not predict all photos ({last_line(error)}); the same command continues.") from None
+
+
+def _most_actors(ray: Any, options: RayOptions, parts: int) -> int:
+    """Return how many actors the resources of the cluster allow, at least one and at most one per part."""
+    found = ray.cluster_resources()
+    by_cpus = found.get("CPU", 0) / options.cpus if options.cpus else parts
+    by_gpus = found.get("GPU", 0) / options.gpus if options.gpus else parts
+    return max(1, min(int(by_cpus), int(by_gpus), parts))
+
+
+@dataclass(frozen=True)
+class Work:
+    """What all actors are given."""
+
+    parts: Parts
+    output: Output
+    model: Model
+    here: Path
+    """The folder to which relative paths refer."""
+
+
+class PartPredictor:
+    """The actor: it loads the model once, and then predicts parts."""
+
+    def __init__(self, work: Work) -> None:
+        os.chdir(work.here)
+        self._work, self._predictor = work, work.model.load()
+
+    def __call__(self, batch: Mapping[str, Any]) -> dict[str, list[Any]]:
+        summaries = [self._predict(int(number)) for number in batch["part"]]
+        return {
+            "predicted": [each.predicted for each in summaries],
+            "unreadable": [each.unreadable for each in summaries],
+            "skipped": [json.dumps(each.skipped) for each in summaries],
+        }
+
+    def _predict(self, number: int) -> Summary:
+        parts = self._work.parts
+        return write_predictions(
+            self._work.output.into(parts.file(number)), self._predictor, iter(parts.entries(number))
+        )
