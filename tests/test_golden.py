@@ -31,6 +31,8 @@ REACHABLE: dict[str, dict[str, Any]] = {
     "fixmatch": {"tau": 0.4},
     "flexmatch": {"tau": 0.4},
     "simmatch": {"tau": 0.4, "warm_up": 0.0},
+    "protocon": {"tau": 0.5, "warm_up": 0.0},
+    "finessl": {"tau": 0.4},
     "uda": {"tau": 0.4, "annealing": "none"},
     "featmatch": {"confidence": 0.4},
     "vat": {"lambda_entropy": 1.0},
