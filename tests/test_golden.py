@@ -31,7 +31,7 @@ REACHABLE: dict[str, dict[str, Any]] = {
     "fixmatch": {"tau": 0.4},
     "flexmatch": {"tau": 0.4},
     "simmatch": {"tau": 0.4, "warm_up": 0.0},
-    "protocon": {"tau": 0.5, "warm_up": 0.0},
+    "protocon": {"tau": 0.5, "warm_up_passes": 0},
     "finessl": {"tau": 0.4},
     "uda": {"tau": 0.4, "annealing": "none"},
     "featmatch": {"confidence": 0.4},

@@ -24,8 +24,9 @@ from semco.types import Batch, Outputs, Progress, PseudoLabels, StepResult, Task
 PROJECTION_SIZE = 64
 # Constants of the authors' code: slope of the projector, sharpening and centring of consistency targets, debiasing.
 LEAK, SHARPER, CENTRE_DECAY, PRIOR_DECAY = 0.1, 5.0, 0.9, 0.999
-# A smaller pool than this per cluster has fewer clusters.
-IMAGES_PER_CLUSTER = 10
+# Images per cluster at least, and the longest warm-up as a fraction of the run. NOTE: both are for small data and short
+# runs; the authors have 200 images per cluster and 5,001 passes.
+IMAGES_PER_CLUSTER, LONGEST_WARM_UP = 10, 0.5
 
 
 class ProtoConConfig(ConsistencyConfig):
@@ -44,8 +45,8 @@ class ProtoConConfig(ConsistencyConfig):
     """Temperature of projections."""
     debias: float = Field(default=0.5, ge=0)
     """How much of the log mean prediction is subtracted before pseudo-labels are made (DebiasPL); 0 turns it off."""
-    warm_up: Unit = 0.1
-    """Fraction of the run without refinement. NOTE: the authors: 20 of 5,001 passes over the pool."""
+    warm_up_passes: float = Field(default=20, ge=0)
+    """Passes over the pool without refinement, at most half of the run."""
 
 
 class ProtoCon(Method[ProtoConConfig]):
@@ -83,13 +84,18 @@ class ProtoCon(Method[ProtoConConfig]):
         q_labelled, q_strong = self._projections(labelled.features), self._projections(strong.features)
         with torch.no_grad():
             q_weak = self._projections(weak.features)
-            alpha = 1.0 if progress.fraction < self.config.warm_up else self.config.alpha
-            target = self._targets(weak.logits, q_weak, alpha)  # (U, K)
+            everywhere = progress.gather(batch.unlabelled_index)
+            passes = progress.step * len(everywhere) / len(self.clusters.cluster)
+            is_warming_up = passes < self.config.warm_up_passes and progress.fraction < LONGEST_WARM_UP
+            target = self._targets(weak.logits, q_weak, 1.0 if is_warming_up else self.config.alpha)  # (U, K)
             pseudo = soft_pseudo_labels(target, target.amax(dim=-1) >= self.config.tau)
             consistent = ((q_weak - self.centre) * SHARPER / self.config.temperature).softmax(dim=-1)  # (U, e)
             self.centre.lerp_(progress.gather(consistent).mean(dim=0), 1 - CENTRE_DECAY)
             self.prior.lerp_(progress.gather(weak.logits).softmax(dim=-1).mean(dim=0), self.rate())
-            self._record(pseudo, q_weak, q_labelled, batch, progress)
+            weak_rows, class_ids = progress.gather(q_weak), progress.gather(pseudo.class_ids)
+            self.clusters.update(weak_rows, everywhere, class_ids)
+            self.prototypes.add(progress.gather(q_labelled), progress.gather(batch.class_ids))
+            self.prototypes.add(weak_rows * progress.gather(pseudo.weights)[:, None], class_ids)
         debiased = strong.logits + self._bias()
         of_classes = self.prototypes.vectors.T / self.config.temperature  # (e, K)
         to_prototypes = masked_mean(soft_cross_entropy(q_strong @ of_classes, target), pseudo.weights)
@@ -127,10 +133,3 @@ class ProtoCon(Method[ProtoConConfig]):
     def _bias(self) -> Tensor:
         """Return how much the logits of each class are too large, (K,)."""
         return self.config.debias * self.prior.clamp(min=SMALLEST).log()
-
-    def _record(self, pseudo: PseudoLabels, weak: Tensor, labelled: Tensor, batch: Batch, progress: Progress) -> None:
-        """Update the clusters by the weak projections (U, e), the prototypes by the labelled (B, e) and retained."""
-        weak, class_ids = progress.gather(weak), progress.gather(pseudo.class_ids)
-        self.clusters.update(weak, progress.gather(batch.unlabelled_index), class_ids)
-        self.prototypes.add(progress.gather(labelled), progress.gather(batch.class_ids))
-        self.prototypes.add(weak * progress.gather(pseudo.weights)[:, None], class_ids)
