@@ -72,7 +72,15 @@ def values_of(method: str, noise: Path) -> dict[str, Any]:
         "labels": {"source": "matrix", "path": str(noise / "vectors.npy"), "eps": 0.2},
         "model": {"backbone": "wrn-10-1"},
         "method": CASES[method],
-        "training": {"steps": 5, "batch_size": 8, "mu": 2, "log_every": 1, "checkpoint_every": 3, "device": "cpu"},
+        "training": {
+            "steps": 5,
+            "batch_size": 8,
+            "mu": 2,
+            "log_every": 1,
+            "checkpoint_every": 3,
+            "device": "cpu",
+            "precision": "float32",  # whatever this machine has
+        },
     }
 
 
