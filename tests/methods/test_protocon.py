@@ -129,6 +129,14 @@ def test_final_pseudo_labels_are_refined(bench: Make, batch: Make) -> None:
     assert final.weights.tolist() == (final.confidence >= 0.5).float().tolist()
 
 
+def test_the_projector_is_trained_after_a_first_pass(bench: Make, batch: Make) -> None:
+    """A pass is 40 / 12 steps, and a tenth of the run ten steps."""
+    b = bench("protocon", lambda_p=2.0, lambda_c=3.0)
+    weights = [b.step(batch(b.method.views, 7), step).weights for step in (0, 3, 4)]
+    assert [w["prototypes"] for w in weights] == [0.0, 0.0, 2.0]
+    assert [w["consistency"] for w in weights] == [0.0, 0.0, 3.0]
+
+
 def test_a_small_pool_has_fewer_clusters(bench: Make) -> None:
     assert len(bench("protocon").method.clusters.centres) == 4  # 40 images in the pool
     assert len(bench("protocon", clusters=3).method.clusters.centres) == 3

@@ -27,6 +27,9 @@ LEAK, SHARPER, CENTRE_DECAY, PRIOR_DECAY = 0.1, 5.0, 0.9, 0.999
 # Images per cluster at least, and the longest warm-up as a fraction of the run. NOTE: both are for small data and short
 # runs; the authors have 200 images per cluster and 5,001 passes.
 IMAGES_PER_CLUSTER, LONGEST_WARM_UP = 10, 0.5
+# The projector is trained after the first pass over the pool, or this fraction of the run: before, there are no
+# prototypes, and consistency alone would give all images the same projection.
+COLLECTING = 0.1
 
 
 class ProtoConConfig(ConsistencyConfig):
@@ -86,6 +89,7 @@ class ProtoCon(Method[ProtoConConfig]):
             q_weak = self._projections(weak.features)
             everywhere = progress.gather(batch.unlabelled_index)
             passes = progress.step * len(everywhere) / len(self.clusters.cluster)
+            is_collecting = passes < 1 and progress.fraction < COLLECTING
             is_warming_up = passes < self.config.warm_up_passes and progress.fraction < LONGEST_WARM_UP
             target = self._targets(weak.logits, q_weak, 1.0 if is_warming_up else self.config.alpha)  # (U, K)
             pseudo = soft_pseudo_labels(target, target.amax(dim=-1) >= self.config.tau)
@@ -109,8 +113,8 @@ class ProtoCon(Method[ProtoConConfig]):
             },
             weights={
                 "unlabelled": self.config.lambda_u,
-                "prototypes": self.config.lambda_p,
-                "consistency": self.config.lambda_c,
+                "prototypes": 0.0 if is_collecting else self.config.lambda_p,
+                "consistency": 0.0 if is_collecting else self.config.lambda_c,
             },
             metrics={"mask_one_hot": pseudo.weights.mean()},
             pseudo_labels={"one_hot": pseudo},
