@@ -31,6 +31,8 @@ REACHABLE: dict[str, dict[str, Any]] = {
     "fixmatch": {"tau": 0.4},
     "flexmatch": {"tau": 0.4},
     "simmatch": {"tau": 0.4, "warm_up": 0.0},
+    "protocon": {"tau": 0.5, "warm_up_passes": 0},
+    "finessl": {"tau": 0.4},
     "uda": {"tau": 0.4, "annealing": "none"},
     "featmatch": {"confidence": 0.4},
     "vat": {"lambda_entropy": 1.0},
@@ -70,7 +72,15 @@ def values_of(method: str, noise: Path) -> dict[str, Any]:
         "labels": {"source": "matrix", "path": str(noise / "vectors.npy"), "eps": 0.2},
         "model": {"backbone": "wrn-10-1"},
         "method": CASES[method],
-        "training": {"steps": 5, "batch_size": 8, "mu": 2, "log_every": 1, "checkpoint_every": 3, "device": "cpu"},
+        "training": {
+            "steps": 5,
+            "batch_size": 8,
+            "mu": 2,
+            "log_every": 1,
+            "checkpoint_every": 3,
+            "device": "cpu",
+            "precision": "float32",  # whatever this machine has
+        },
     }
 
 

@@ -13,9 +13,13 @@ from semco.losses import (
     entropy,
     kl_divergence,
     masked_mean,
+    retained_mean,
     soft_cross_entropy,
     squared_error,
 )
+from semco.types import Progress
+
+ALONE = Progress(step=0, total_steps=1, steps_per_epoch=1, generator=torch.Generator())
 
 
 def test_cross_entropy_by_hand() -> None:
@@ -75,3 +79,9 @@ def test_entropy_by_hand() -> None:
     logits = torch.tensor([[7.0, 7.0, 7.0, 7.0], [math.log(2.0), 0.0, 0.0, -400.0], [300.0, 0.0, 0.0, 0.0]])
     expected = [math.log(4.0), 0.5 * math.log(2.0) + 0.5 * math.log(4.0), 0.0]
     assert entropy(logits).tolist() == pytest.approx(expected, abs=1e-6)
+
+
+def test_mean_over_what_is_retained() -> None:
+    values, weights = torch.tensor([1.0, 5.0, 9.0]), torch.tensor([1.0, 0.0, 1.0])
+    assert float(retained_mean(values, weights, ALONE)) == pytest.approx(5.0)
+    assert float(retained_mean(values, torch.zeros(3), ALONE)) == 0.0

@@ -6,8 +6,11 @@ Shapes: N samples, U unlabelled images, K classes, d embedding size.
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from semco.types import Progress
 
 
 def cross_entropy(logits: Tensor, class_ids: Tensor) -> Tensor:
@@ -59,3 +62,12 @@ def ranking_loss(predictions: Tensor, class_ids: Tensor, label_vectors: Tensor, 
 def masked_mean(values: Tensor, weights: Tensor) -> Tensor:
     """Return the sum of weighted values (U,) divided by *all* U samples: (); few retained samples count little."""
     return (values * weights).mean()
+
+
+def retained_mean(values: Tensor, weights: Tensor, progress: Progress) -> Tensor:
+    """Return the sum of values (N,) of weight 1 divided by the mean number of these per process: (); 0 without any.
+
+    The mean over the processes is the mean over all retained samples of the step. Weights (N,) are 0 or 1.
+    """
+    share = progress.mean(weights.mean()).clamp(min=torch.finfo(weights.dtype).tiny)
+    return masked_mean(values, weights) / share

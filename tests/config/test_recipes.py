@@ -176,6 +176,29 @@ def test_every_recipe_is_a_valid_configuration(name: str) -> None:
     assert Config.from_yaml(config.to_yaml()) == config
 
 
+# Flags of the released code: adamatch's defaults, ProtoCon's script for CIFAR-10, FineSSL's file for CIFAR-10.
+RELEASED = {
+    "adamatch-published": {"lr": 0.03, "weight_decay": 1e-3, "nesterov": False, "steps": (8 << 20) // 64, "mu": 3},
+    "protocon-published": {"lr": 0.03, "weight_decay": 5e-4, "nesterov": True, "steps": 5001 * (49960 // 448), "mu": 7},
+    "finessl-published": {"lr": 0.03, "weight_decay": 5e-4, "nesterov": False, "steps": 30 * 500, "mu": 1},
+}
+
+
+@pytest.mark.parametrize("name", RELEASED)
+def test_published_settings_of_other_methods(name: str) -> None:
+    config = configure(name)
+    training, optim = config.training, config.optim
+    found = {"lr": optim.lr, "weight_decay": optim.weight_decay, "nesterov": optim.nesterov}
+    assert found | {"steps": training.steps, "mu": training.mu} == RELEASED[name]
+    assert config.method.name == name.partition("-")[0]
+    assert training.target_views == "joint"
+
+
+def test_fine_tuning_trains_all_layers_on_labels_alone() -> None:
+    config = configure("photos,fine-tuning")
+    assert (config.method.name, config.model.tune, config.model.backbone) == ("supervised", "all", "efficientnet-lite0")
+
+
 def test_recipes_are_layers() -> None:
     config = configure("cifar100-2500-mu7,semco,no-grouping")
     assert (config.method.name, config.labels.eps, config.training.mu) == ("semco", 0.0, 7)

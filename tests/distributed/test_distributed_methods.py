@@ -38,7 +38,10 @@ WITH_ROWS: dict[str, dict[str, Any]] = {
 OF_THE_WHOLE_STEP: dict[str, dict[str, Any]] = {
     "freematch": {"decay": 0.7, "lambda_f": 1.0},
     "softmatch": {"decay": 0.1},
+    "adamatch": {"decay": 0.5},
     "simmatch": {"tau": 0.3},
+    "finessl": {"tau": 0.3},
+    "protocon": {"tau": 0.3, "warm_up_passes": 0},
     "cowmask": {"proportion_min": 0.0, "proportion_max": 0.0, "tau": 0.3},
     "remixmatch": {"strong_views": 2, "alpha": 0.0, "lambda_rotation": 0.0},
     "vat": {"lambda_entropy": 0.5},

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from semco.methods.ramps import linear_ramp, ramp_over_steps, sigmoid_ramp
+from semco.methods.ramps import cosine_ramp, linear_ramp, ramp_over_steps, sigmoid_ramp
 from semco.types import Progress
 
 
@@ -23,7 +23,13 @@ def test_linear_ramp(fraction: float, value: float) -> None:
     assert linear_ramp(fraction, 0.1, 0.6) == pytest.approx(value, abs=1e-12)
 
 
+@pytest.mark.parametrize(("fraction", "value"), [(0.0, 0), (0.125, 0.5 - 0.5**1.5), (0.25, 0.5), (0.5, 1), (0.9, 1)])
+def test_cosine_ramp(fraction: float, value: float) -> None:
+    assert cosine_ramp(fraction, 0.5) == pytest.approx(value)
+
+
 def test_no_ramp() -> None:
+    assert cosine_ramp(0.0, 0.0) == 1.0
     assert sigmoid_ramp(0.0, 0.0) == 1.0
     assert linear_ramp(0.0, 0.0, 0.0) == 1.0
     assert [linear_ramp(t, 0.5, 0.5) for t in (0.49, 0.5)] == [0.0, 1.0]

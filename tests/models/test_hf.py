@@ -291,7 +291,7 @@ def test_missing_weights_are_named(tmp_path: Path) -> None:
     tensors = load_file(tmp_path / "model.safetensors")
     del tensors["layernorm.weight"]
     save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
-    refuse(tmp_path, r"the weights of hf:.* miss layernorm\.weight; restore its files\.")
+    refuse(tmp_path, r"the weights of hf:.* lack layernorm\.weight; restore its files\.")
 
 
 def test_images_that_are_too_small_for_the_windows(tmp_path: Path) -> None:

@@ -52,3 +52,11 @@ def test_a_class_never_predicted_stays_finite() -> None:
     certain = torch.tensor([[1.0, 0.0]])
     align(certain)
     assert torch.isfinite(align(certain)).all()
+
+
+def test_another_wanted_distribution() -> None:
+    alignment = DistributionAlignment(torch.tensor([1, 1]), steps=2)
+    alignment.remember(torch.tensor([[0.8, 0.2]]))
+    aligned = alignment.align(torch.tensor([[0.5, 0.5]]), wanted=torch.tensor([0.4, 0.6]))
+    # 0.4 / 0.8 against 0.6 / 0.2: 0.5 : 3.
+    torch.testing.assert_close(aligned, torch.tensor([[1 / 7, 6 / 7]]), rtol=1e-4, atol=1e-5)

@@ -24,7 +24,7 @@ from semco.errors import UserError, brief
 from semco.models import Network
 from semco.types import Outputs
 
-# What the numbers of a model may be. A model with more has no use that is known, and would only fill the memory.
+# Limits for the numbers that describe a model. No known model exceeds them; one that does would fill the memory.
 ImageSide = Annotated[int, Field(ge=1, le=4096)]
 ClassNames = Annotated[tuple[str, ...], Field(min_length=1, max_length=100_000)]
 Size = Annotated[int, Field(ge=1, le=2**20)]

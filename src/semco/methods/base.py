@@ -29,7 +29,7 @@ class Forward(Protocol):
     def __call__(self, *, no_grad: Mapping[str, Tensor] | None = None, **views: Tensor) -> dict[str, Outputs]: ...
 
     def begin(self, *, no_grad: Mapping[str, Tensor], **views: Tensor) -> Passes:
-        """Run the views in ``no_grad`` at least, for a method that knows then which images the others need."""
+        """Run at least the views in ``no_grad``; their outputs may decide which images of the other views must run."""
         ...
 
     def teacher(self, **views: Tensor) -> dict[str, Outputs]:

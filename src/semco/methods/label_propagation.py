@@ -34,7 +34,7 @@ class LabelPropagationConfig(MethodConfig):
 
 
 class LabelPropagation(Method[LabelPropagationConfig]):
-    """Labels spread regularly from labelled images to their neighbours in feature space, weighted by certainty."""
+    """At regular intervals labels spread to neighbours in feature space; they are weighted by their certainty."""
 
     name = "label_propagation"
     title = "Label Propagation (Iscen et al. 2019)"
@@ -61,7 +61,7 @@ class LabelPropagation(Method[LabelPropagationConfig]):
         spread = diffuse(graph, seeds, self.config.alpha, self.config.iterations)
         propagated, certainty = certain_labels(spread[len(labelled) :])
         self.propagated.copy_(propagated)
-        # NOTE: relative to the most certain image, as in the authors' code: far-spread labels are never certain alone.
+        # NOTE: relative to the most certain image, as in the authors' code; labels that spread far are hardly certain.
         self.certainty.copy_(certainty / certainty.max().clamp(min=torch.finfo(certainty.dtype).tiny))
         self.balance.copy_(class_weights(torch.cat([labels, propagated]), len(self.balance)))
 

@@ -20,6 +20,12 @@ def linear_ramp(fraction: float, start: float, end: float) -> float:
     return max(0.0, (fraction - start) / (end - start)) if end > start else 0.0
 
 
+def cosine_ramp(fraction: float, length: float) -> float:
+    """Return 1/2 - cos(pi t) / 2, t from 0 to 1 over the first ``length`` of the run, then 1 (AdaMatch)."""
+    done = 1.0 if length == 0 else min(1.0, fraction / length)
+    return 0.5 - 0.5 * math.cos(math.pi * done)
+
+
 def ramp_over_steps(progress: Progress, steps: int) -> float:
     """Return a linear ramp from 0 to 1 at step ``steps``, or at the end of the run if that comes first."""
     return min(1.0, progress.step / max(1, min(steps, progress.total_steps))) if steps else 1.0

@@ -86,7 +86,7 @@ class ReMixMatch(Method[ReMixMatchConfig]):
 
 @torch.no_grad()
 def rotate_randomly(images: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Rotate each of (U, C, H, W) by 0 to 3 quarter turns and return these (U,); only half turns if H is not W."""
+    """Return images (U, C, H, W) rotated by 0 to 3 quarter turns, and the turns (U,); half turns if H is not W."""
     angles = (0, 1, 2, 3) if images.shape[-1] == images.shape[-2] else (0, 2)
     turns = torch.tensor(angles)[torch.randint(len(angles), (len(images),), generator=generator)]
     turns = turns.to(images.device)

@@ -60,7 +60,7 @@ Thresholds = FixedThresholds | FlexMatchThresholds | FreeMatchThresholds | SoftM
 
 
 def _with_rule(value: Any) -> Any:
-    """Read a bare rule name, and a section without a rule, which is one of the default rule."""
+    """Read a bare rule name; a section that names no rule belongs to the default rule."""
     if isinstance(value, str):
         return {"rule": value}
     return {"rule": "freematch", **value} if isinstance(value, dict) else value

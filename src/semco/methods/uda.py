@@ -8,12 +8,11 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-import torch
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 
 from semco.config import MethodConfig, Unit
-from semco.losses import cross_entropy, masked_mean, soft_cross_entropy
+from semco.losses import cross_entropy, masked_mean, retained_mean, soft_cross_entropy
 from semco.methods.base import Forward, Method
 from semco.pseudo_labels import FixedThreshold, one_hot_pseudo_labels
 from semco.pseudo_labels.sharpening import sharpen
@@ -89,8 +88,10 @@ def signal_limit(schedule: Schedule, fraction: float, classes: int) -> float:
 def annealed_cross_entropy(
     logits: Tensor, class_ids: Tensor, limit: float, progress: Progress
 ) -> tuple[Tensor, Tensor]:
-    """Return the mean cross-entropy () over images whose class has probability ``limit`` at most, and these (B,)."""
+    """Return the mean cross-entropy () over images whose class has a probability of at most ``limit``.
+
+    Also return 1 for these images and 0 for the others: (B,).
+    """
     losses = cross_entropy(logits, class_ids)
     kept = ((-losses.detach()).exp() <= limit).to(losses.dtype)
-    share = progress.mean(kept.mean()).clamp(min=torch.finfo(kept.dtype).tiny)
-    return masked_mean(losses, kept) / share, kept
+    return retained_mean(losses, kept, progress), kept

@@ -96,7 +96,7 @@ def adversarial_direction(
 
 
 def unit(vectors: Tensor) -> Tensor:
-    """Return each of (U, C, H, W) divided by its length; 0 stays 0. First by the maximum, as squares may underflow."""
+    """Return (U, C, H, W) with each image divided by its length; 0 stays 0. Scaled first, as squares may underflow."""
     flat = vectors.flatten(1)
     smallest = torch.finfo(flat.dtype).tiny
     flat = flat / flat.abs().amax(dim=1, keepdim=True).clamp(min=smallest)

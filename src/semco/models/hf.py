@@ -358,7 +358,7 @@ def _load_pretrained(model: Any, name: str, config: Any) -> Any:
     missing = sorted(key for key in report["missing_keys"] if not key.endswith("mask_token"))
     if missing:
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-        raise UserError(f"the weights of {PREFIX}{name} miss {', '.join(missing[:3])}{more}; restore its files.")
+        raise UserError(f"the weights of {PREFIX}{name} lack {', '.join(missing[:3])}{more}; restore its files.")
     for tensor in (*loaded.parameters(), *loaded.buffers()):
         tensor.data = tensor.data.clone()  # not in the memory of the file, which may change
     return loaded

@@ -33,7 +33,7 @@ KNOWN_BACKBONES = ("wrn-10-1", "wrn-10-2", "wrn-16-2", "wrn-28-2", "wrn-28-8", "
 # Images up to this side keep their resolution in the first layers of a ResNet.
 SMALL_SIDE = 64
 ROTATIONS = 4
-# Of a wide ResNet: far beyond those of any paper, and networks that can still be built.
+# Largest depth and width of a wide ResNet: far beyond those of any paper, but networks that can still be built.
 MOST_DEPTH, MOST_WIDTH = 1000, 64
 
 

@@ -113,7 +113,7 @@ def norm_layer(norm: Norm, channels: int, momentum: float, eps: float = 1e-5) ->
 
 
 def own_norms(network: nn.Module) -> None:
-    """Replace torch's batch norms by ours, with the same state one momentum, and no warm-up."""
+    """Replace torch's batch norms by ours: the same state, `OWN_MOMENTUM` for all, and no warm-up."""
     for module in list(network.modules()):
         for name, child in list(module.named_children()):
             if type(child) is nn.BatchNorm2d:

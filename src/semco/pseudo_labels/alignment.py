@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-# Keeps the ratio finite for a class that is never predicted, as in the authors' code.
+# Keeps ratios and logarithms finite for a class that is never predicted, as in the authors' code.
 SMALLEST = 1e-6
 
 
@@ -38,9 +38,9 @@ class DistributionAlignment(nn.Module):
         self.remember(probabilities)
         return aligned
 
-    def align(self, probabilities: Tensor) -> Tensor:
-        """Return aligned predictions (U, K) without remembering them."""
-        ratio = (self.wanted + SMALLEST) / (self.predicted() + SMALLEST)
+    def align(self, probabilities: Tensor, wanted: Tensor | None = None) -> Tensor:
+        """Return aligned predictions (U, K) without remembering them; ``wanted`` (K,) takes the place of p(y)."""
+        ratio = ((self.wanted if wanted is None else wanted) + SMALLEST) / (self.predicted() + SMALLEST)
         aligned = probabilities * ratio
         return aligned / aligned.sum(dim=-1, keepdim=True)
 

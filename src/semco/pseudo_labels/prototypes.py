@@ -1,4 +1,4 @@
-"""A few mean features per class.
+"""Mean features of classes: a few per class by clustering, or one per class that is updated during training.
 
 Shapes: N images, F features, K classes, P prototypes per class.
 """
@@ -7,9 +7,32 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 ROUNDS = 20
+
+
+class RunningPrototypes(nn.Module):
+    """One unit vector per class: the direction of the mean of what was added since the last renewal."""
+
+    vectors: Tensor  # (K, F), 0 before the first renewal
+    sums: Tensor  # (K, F)
+
+    def __init__(self, classes: int, size: int) -> None:
+        super().__init__()
+        self.register_buffer("vectors", torch.zeros(classes, size))
+        self.register_buffer("sums", torch.zeros(classes, size))
+
+    @torch.no_grad()
+    def add(self, features: Tensor, class_ids: Tensor) -> None:
+        """Add features (N, F) of classes (N,)."""
+        self.sums.index_add_(0, class_ids, features)
+
+    def renew(self) -> None:
+        """Let the sums become the prototypes; a class to which nothing was added keeps its prototype."""
+        has_sum = self.sums.abs().sum(dim=-1, keepdim=True) > 0
+        self.vectors.copy_(torch.where(has_sum, F.normalize(self.sums, dim=-1), self.vectors))
+        self.sums.zero_()
 
 
 @torch.no_grad()

@@ -1,7 +1,7 @@
 """The figures of the paper about pseudo-labelling: a table in, a figure out.
 
 Fig. 2 and its CIFAR twin: accuracy and ratio of look-alike and distinct classes. Fig. 4: convergence, disagreement,
-accuracy of ensemble, one-hot head and baseline. Supplement: error against eps. Besides: reliability of the heads.
+accuracy of ensemble, one-hot head and baseline. Supplement: error against eps. Also: reliability of the heads.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def _is_kept() -> bool:
 def with_reused_memory(results: Iterable[R], device: torch.device) -> Iterator[R]:
     """Yield results that are computed one by one; each reuses the memory that the one before has freed.
 
-    A network on images of 224 x 224 pixels is three times as fast so.
+    This makes a network on images of 224 x 224 pixels three times as fast.
     """
     with reuse_freed_memory(device) as keep_memory:
         for result in results:

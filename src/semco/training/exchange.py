@@ -56,7 +56,7 @@ def per_image_names(module: nn.Module) -> set[str]:
 
 
 class StepExchange:
-    """Merges the processes after a step: one message, and one more for each special kind of buffer."""
+    """Merges the state of the processes after a step, by one message and one more per special kind of buffer."""
 
     def __init__(self, network: nn.Module, method: nn.Module, processes: Processes) -> None:
         self._network, self._method, self._processes = network, method, processes

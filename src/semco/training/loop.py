@@ -174,8 +174,8 @@ class Trainer:
         """Return the progress of this step; each process has its own random generator unless it is shared."""
         training, step = self.config.training, self.state.step
         key = (training.seed, step, 0 if is_shared else self._processes.rank)
-        # So a layer that draws from the global generator (dropout) is a function of seed and step as well. On a CPU,
-        # only its generator: `torch.manual_seed` takes milliseconds to note the seed for devices that are not used.
+        # This makes a layer that draws from the global generator (dropout) a function of seed and step as well. On a
+        # CPU only its own generator is seeded: `torch.manual_seed` takes milliseconds to prepare devices not in use.
         seed = torch.default_generator.manual_seed if self._device.type == "cpu" else torch.manual_seed
         seed(make_generator(*key, 1).initial_seed())
         peers = AllProcesses() if self._processes.are_several else NoPeers()

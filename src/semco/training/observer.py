@@ -56,6 +56,6 @@ class Observers:
 
 
 class WithoutLines(Observers):
-    """Passes on everything but the metrics: those of a run inside of another one would look like its own."""
+    """Passes on everything except the metrics; those of a nested run would look like metrics of the outer run."""
 
     def on_line(self, line: MetricsLine) -> None: ...

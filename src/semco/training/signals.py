@@ -18,8 +18,8 @@ CAUGHT = tuple(signal.Signals[name] for name in ("SIGINT", "SIGTERM", "SIGUSR1")
 class Stopped(KeyboardInterrupt):
     """A signal ended the work.
 
-    It is not an error: the work so far is saved. And it is no `Exception`, because whoever catches those continues:
-    scikit-learn would record the fit as failed and begin the next one.
+    It is not an error: the work so far is saved. It is not an `Exception` either, because code that catches exceptions
+    would continue: scikit-learn would record the fit as failed and begin the next one.
     """
 
     def __init__(self, number: int, where: str) -> None:

@@ -29,7 +29,7 @@ from semco.run.identity import experiment_fields
 from semco.training.pool_statistics import EARLY_EPOCHS
 from semco.training.statistics import TEST_ACCURACY
 
-TEST_TITLE = "Test error, for this figure only: nothing was chosen by it"
+TEST_TITLE = "Test error, shown in this figure only; nothing was chosen by it"
 
 
 def analysis_sections(paths: Sequence[Path], *, has_images: bool = True) -> list[Section]:
