@@ -14,7 +14,7 @@ from torch import Tensor
 from semco.methods.flexmatch import FlexMatchThreshold, flexible_thresholds
 from semco.methods.freematch import FreeMatchFields, FreeMatchThreshold, fairness_loss
 from semco.methods.semco_plus import SemCoPlus
-from semco.methods.softmatch import SoftMatchFields, SoftMatchWeights, truncated_gaussian
+from semco.methods.softmatch import SoftMatchConfig, SoftMatchWeights, truncated_gaussian
 from semco.pseudo_labels import ThresholdPolicy
 from semco.types import Progress
 
@@ -29,7 +29,7 @@ def freematch(decay: float, sizes: Tensor, warmup: bool = False) -> FreeMatchThr
 
 
 def softmatch(decay: float, sizes: Tensor, warmup: bool = False) -> SoftMatchWeights:
-    return SoftMatchWeights(SoftMatchFields(decay=decay, warmup=warmup), sizes)
+    return SoftMatchWeights(SoftMatchConfig(decay=decay, warmup=warmup), sizes)
 
 
 def step(policy: ThresholdPolicy, scores: list[list[float]], index: list[int]) -> list[float]:

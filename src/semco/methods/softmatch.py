@@ -5,12 +5,10 @@ Shapes: U unlabelled images, C choices (classes, or groups of classes).
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import Tensor
 
-from semco.config import Section, Unit
+from semco.config import Unit
 from semco.methods.fixmatch import ConsistencyConfig, ThresholdedConsistency
 from semco.pseudo_labels import DistributionAlignment, ThresholdPolicy
 from semco.pseudo_labels.thresholds import RunningRate, prior_of
@@ -25,18 +23,13 @@ FIRST_VARIANCE = 1.0
 SMALLEST_VARIANCE = 1e-12
 
 
-class SoftMatchFields(Section):
+class SoftMatchConfig(ConsistencyConfig):
+    name: str = "softmatch"
     decay: Unit = 0.999
     """Decay of the running mean and variance."""
     warmup: bool = True
     """Let the running statistics follow faster at first, as training.ema_warmup does for the weights. NOTE: SoftMatch
     has no warm-up."""
-    weight: Literal["confidence", "one"] = "one"
-    """Factor of the losses on pseudo-labels: the square of the mean confidence on the pool, or 1 (SoftMatch)."""
-
-
-class SoftMatchConfig(SoftMatchFields, ConsistencyConfig):
-    name: str = "softmatch"
 
 
 class SoftMatchWeights(ThresholdPolicy):
@@ -49,10 +42,9 @@ class SoftMatchWeights(ThresholdPolicy):
     mean: Tensor  # (), mu_t
     variance: Tensor  # (), sigma_t^2
 
-    def __init__(self, fields: SoftMatchFields, sizes: Tensor) -> None:
+    def __init__(self, config: SoftMatchConfig, sizes: Tensor) -> None:
         super().__init__()
-        self.fields = fields
-        self.rate = RunningRate(fields.decay, fields.warmup)
+        self.rate = RunningRate(config.decay, config.warmup)
         prior = prior_of(sizes)
         # Before the first step nothing is aligned: groups of different sizes are expected differently often.
         self.alignment = DistributionAlignment(sizes, expected=prior)
@@ -68,9 +60,6 @@ class SoftMatchWeights(ThresholdPolicy):
 
     def weights(self, scores: Tensor) -> Tensor:
         return truncated_gaussian(self._confidence(scores), self.mean, self.variance)
-
-    def loss_weight(self) -> Tensor | None:
-        return self.mean.square() if self.fields.weight == "confidence" else None
 
     def _confidence(self, scores: Tensor) -> Tensor:
         return self.alignment.align(scores).amax(dim=-1)
