@@ -145,9 +145,11 @@ class LineFigure:
         with matplotlib.rc_context(FILE.style()), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Glyph .* missing from")
             figure = self.draw(FILE)
-            figure.suptitle(self.description, fontsize=9, y=1.03)
-            if not self.has_names and len(self.lines) > 1:
-                figure.axes[0].legend(fontsize=8, frameon=False)
+            figure.suptitle(self.description, fontsize=9, y=1.08)  # above the name of a curve that ends at the top
+            if not self.has_names and len(self.lines) > 1:  # below the axis, where it covers no curve
+                figure.axes[0].legend(
+                    loc="upper left", bbox_to_anchor=(0, -0.2), ncols=2, borderaxespad=0, fontsize=8, frameon=False
+                )
             return [_save(figure, stem.with_name(f"{stem.name}.{each}")) for each in formats]
 
 
