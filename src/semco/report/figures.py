@@ -223,11 +223,13 @@ def move_apart(values: Sequence[float], gap: float, highest: float) -> list[floa
 def _set_scales(axes: Axes, percent: bool, fit_y: bool) -> None:
     from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=axes.get_xlim()[1] > 2))  # steps, unless it is a confidence
     axes.set_xlim(left=0)  # the same start in charts side by side
     axes.grid(visible=False, axis="x")
     if percent:
         if fit_y:
+            top = axes.get_ylim()[1]
+            axes.set_ylim(bottom=max(axes.get_ylim()[0], -0.02 * top))  # no percentage is below 0
             axes.yaxis.set_major_locator(MaxNLocator(5))
         else:
             axes.set_ylim(-0.02, 1.02)
