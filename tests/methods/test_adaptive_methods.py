@@ -112,8 +112,7 @@ def test_fields_of_another_rule_are_refused(method: dict[str, object], sentence:
 
 def test_a_rule_can_be_given_by_its_name() -> None:
     by_name, by_section = (
-        Config.parse({"method": {"name": "semco_plus", "thresholds": rule}})
-        for rule in ("fixed", {"rule": "fixed"})
+        Config.parse({"method": {"name": "semco_plus", "thresholds": rule}}) for rule in ("fixed", {"rule": "fixed"})
     )
     assert by_name == by_section
     assert Config.parse({"method": {"thresholds": {"decay": 0.5}}}).method.thresholds.rule == "freematch"  # type: ignore[attr-defined]

@@ -1,6 +1,6 @@
 """SoftMatch: Addressing the Quantity-Quality Trade-off in Semi-supervised Learning (Chen et al. 2023).
 
-Shapes: U unlabelled images, C choices (classes, or groups of classes).
+Shapes: U unlabelled images, K classes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from torch import Tensor
 from semco.config import Unit
 from semco.methods.fixmatch import ConsistencyConfig, ThresholdedConsistency
 from semco.pseudo_labels import DistributionAlignment, ThresholdPolicy
-from semco.pseudo_labels.thresholds import RunningRate, prior_of
+from semco.pseudo_labels.thresholds import RunningRate
 from semco.types import Task
 
 # The deviation of the Gaussian is that of the confidence divided by this.
@@ -35,21 +35,19 @@ class SoftMatchConfig(ConsistencyConfig):
 class SoftMatchWeights(ThresholdPolicy):
     """Every sample counts: fully above the mean confidence, and less and less below it, along a Gaussian.
 
-    The confidence is that of scores aligned to the prior (uniform alignment), so that easy choices do not crowd out
-    the others. The choices themselves are those of the original scores.
+    The confidence is that of scores aligned to equal frequencies (uniform alignment), so that easy classes do not crowd
+    out the others. The classes themselves are those of the original scores.
     """
 
     mean: Tensor  # (), mu_t
     variance: Tensor  # (), sigma_t^2
 
-    def __init__(self, config: SoftMatchConfig, sizes: Tensor) -> None:
+    def __init__(self, config: SoftMatchConfig, num_classes: int) -> None:
         super().__init__()
         self.rate = RunningRate(config.decay, config.warmup)
-        prior = prior_of(sizes)
-        # Before the first step nothing is aligned: groups of different sizes are expected differently often.
-        self.alignment = DistributionAlignment(sizes, expected=prior)
-        self.register_buffer("mean", prior.max())
-        self.register_buffer("variance", prior.new_full((), FIRST_VARIANCE))
+        self.alignment = DistributionAlignment(torch.ones(num_classes))
+        self.register_buffer("mean", torch.tensor(1 / num_classes))
+        self.register_buffer("variance", torch.tensor(FIRST_VARIANCE))
 
     def update(self, scores: Tensor, index: Tensor) -> None:  # noqa: ARG002
         """Eq. 8 and 9: moving averages of mean and unbiased variance of the aligned confidence."""
@@ -80,4 +78,4 @@ class SoftMatch(ThresholdedConsistency[SoftMatchConfig]):
 
     def __init__(self, config: SoftMatchConfig, task: Task) -> None:
         super().__init__(config, task)
-        self.policy = SoftMatchWeights(config, torch.ones(task.num_classes))
+        self.policy = SoftMatchWeights(config, task.num_classes)
