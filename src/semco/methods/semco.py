@@ -1,4 +1,4 @@
-"""SemCo: All Labels Are Not Created Equal (Nassar et al., CVPR 2021), as the paper describes it and nothing else.
+"""SemCo: All Labels Are Not Created Equal (Nassar et al., CVPR 2021), as its text says; NOTEs name what it leaves open.
 
 Two heads share one backbone. The one-hot head f_oh works as in FixMatch. The semantic head f_sc predicts the label
 vector of the class, and its pseudo-labels are retained when a *group* of similar classes is likely enough. Each head
