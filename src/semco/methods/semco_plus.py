@@ -112,20 +112,18 @@ class SemCoPlus(Method[SemCoPlusConfig]):
         assert isinstance(semantic, pl.SemanticPseudoLabels)
         outputs = step.finish(strong=one_hot.weights + semantic.weights > 0)
         labelled, strong = outputs["labelled"], outputs["strong"]
-        disagreement = pl.disagreement(one_hot, semantic)
-        keep = 1.0 - disagreement * (self.config.on_disagreement == "discard")
         metrics = {
             "mask_one_hot": one_hot.weights.mean(),
             "mask_semantic": semantic.weights.mean(),
-            "disagreement": disagreement.mean(),
+            "disagreement": pl.disagreement(one_hot, semantic).mean(),
         }
         factor = self.one_hot_policy.loss_weight()  # one factor for both heads
         one_hot, semantic = apply_confidence_weight(one_hot, factor), apply_confidence_weight(semantic, factor)
         loss = SEMANTIC_LOSSES[self.config.semantic_loss]
-        losses = semco_losses(labelled, strong, batch.class_ids, self.label_vectors, one_hot, semantic, keep, loss)
+        losses = semco_losses(labelled, strong, batch.class_ids, self.label_vectors, one_hot, semantic, loss)
         if self.config.cotraining_target == "distribution":
             errors = soft_cross_entropy(strong.logits, semantic.class_weights)
-            losses["cotraining_one_hot"] = masked_mean(errors, semantic.weights * keep)
+            losses["cotraining_one_hot"] = masked_mean(errors, semantic.weights)
         policy_losses, policy_weights = self._policy_losses(strong, one_hot, semantic, progress)
         return StepResult(losses | policy_losses, loss_weights(self.config) | policy_weights, metrics, pseudo)
 
