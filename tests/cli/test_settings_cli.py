@@ -83,7 +83,7 @@ def test_a_methods_fields() -> None:
 
 def test_the_fields_of_each_threshold_rule_are_shown() -> None:
     shown = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["methods", "semco_plus"]).output
-    assert "method.thresholds.rule=freematch  fixed, flexmatch, freematch, softmatch" in shown
+    assert "method.thresholds.rule=freematch  fixed, freematch" in shown
     assert "method.thresholds.tau_e=0.9  a number from 0 to 1 (with rule fixed)" in shown
     assert "method.thresholds.weight=confidence  confidence, one (with rule freematch)" in shown
 

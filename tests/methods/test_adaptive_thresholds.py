@@ -14,7 +14,7 @@ from torch import Tensor
 from semco.methods.flexmatch import FlexMatchThreshold, flexible_thresholds
 from semco.methods.freematch import FreeMatchFields, FreeMatchThreshold, fairness_loss
 from semco.methods.semco_plus import SemCoPlus
-from semco.methods.softmatch import SoftMatchFields, SoftMatchWeights, truncated_gaussian
+from semco.methods.softmatch import SoftMatchConfig, SoftMatchWeights, truncated_gaussian
 from semco.pseudo_labels import ThresholdPolicy
 from semco.types import Progress
 
@@ -28,8 +28,8 @@ def freematch(decay: float, sizes: Tensor, warmup: bool = False) -> FreeMatchThr
     return FreeMatchThreshold(FreeMatchFields(decay=decay, warmup=warmup), sizes)
 
 
-def softmatch(decay: float, sizes: Tensor, warmup: bool = False) -> SoftMatchWeights:
-    return SoftMatchWeights(SoftMatchFields(decay=decay, warmup=warmup), sizes)
+def softmatch(decay: float, num_classes: int, warmup: bool = False) -> SoftMatchWeights:
+    return SoftMatchWeights(SoftMatchConfig(decay=decay, warmup=warmup), num_classes)
 
 
 def step(policy: ThresholdPolicy, scores: list[list[float]], index: list[int]) -> list[float]:
@@ -41,21 +41,15 @@ def step(policy: ThresholdPolicy, scores: list[list[float]], index: list[int]) -
 def test_flexmatch_on_a_made_up_history() -> None:
     # Of 20 images 8 were given class 0, 4 class 1, none class 2, and 8 nothing: beta = 1, 1/2, 0.
     chosen = torch.tensor([0] * 8 + [1] * 4 + [-1] * 8)
-    thresholds = flexible_thresholds(chosen, ONES, 0.9)
+    thresholds = flexible_thresholds(chosen, 3, 0.9)
     torch.testing.assert_close(thresholds, torch.tensor([0.9, 0.9 * 0.5 / 1.5, 0.0]))
     # While most images were given nothing they are the measure (warm-up): beta = 2/10, 1/10, 0.
-    early = flexible_thresholds(torch.tensor([0, 0, 1] + [-1] * 10), ONES, 0.9)
+    early = flexible_thresholds(torch.tensor([0, 0, 1] + [-1] * 10), 3, 0.9)
     torch.testing.assert_close(early, torch.tensor([0.9 * 0.2 / 1.8, 0.9 * 0.1 / 1.9, 0.0]))
 
 
-def test_flexmatch_counts_a_group_by_its_classes() -> None:
-    # Group 0 holds 4 classes: its 8 images are 2 a class, as many as the single class of group 1 has.
-    thresholds = flexible_thresholds(torch.tensor([0] * 8 + [1] * 2), torch.tensor([4.0, 1.0]), 0.7)
-    torch.testing.assert_close(thresholds, torch.tensor([0.7, 0.7]))
-
-
 def test_flexmatch_records_confident_choices_and_forgets_nothing() -> None:
-    policy = FlexMatchThreshold(0.9, ONES, 5)
+    policy = FlexMatchThreshold(0.9, 3, 5)
     assert step(policy, [[0.95, 0.03, 0.02], [0.4, 0.5, 0.1]], [3, 1]) == [1.0, 1.0]  # thresholds are 0 at first
     assert policy.chosen.tolist() == [-1, -1, -1, 0, -1]
     # One image of class 0 against four of none: beta = 1/4, a threshold of .9 / 7 = .1286 for class 0.
@@ -70,7 +64,7 @@ def test_flexmatch_records_confident_choices_and_forgets_nothing() -> None:
 
 
 def test_flexmatch_thresholds_are_compared_by_class() -> None:
-    policy = FlexMatchThreshold(0.9, ONES, 20)
+    policy = FlexMatchThreshold(0.9, 3, 20)
     policy.chosen.copy_(torch.tensor([0] * 8 + [1] * 4 + [-1] * 8))  # thresholds .9, .3, 0
     scores = [[0.89, 0.1, 0.01], [0.05, 0.9, 0.05], [0.3, 0.3, 0.4], [0.9001, 0.05, 0.0499]]
     assert step(policy, scores, [0, 1, 2, 3]) == [0.0, 1.0, 1.0, 1.0]
@@ -97,7 +91,7 @@ def test_freematch_averages_by_hand() -> None:
 def test_statistics_follow_faster_at_first_when_warmed_up() -> None:
     """The n-th step weighs 9 / (9 + n), and never less than 1 - decay: 9/10, 9/11, then 0.8."""
     free = freematch(0.2, torch.ones(2), warmup=True)
-    soft = softmatch(0.2, torch.ones(2), warmup=True)
+    soft = softmatch(0.2, 2, warmup=True)
     confidence, mean = 0.5, 0.5
     for score, weight in ((0.9, 9 / 10), (0.7, 9 / 11), (0.6, 0.8), (0.8, 0.8)):
         scores = [[score, 1 - score], [1 - score, score]]  # even, so that alignment changes nothing
@@ -110,7 +104,7 @@ def test_statistics_follow_faster_at_first_when_warmed_up() -> None:
 
 
 def test_weights_change_nothing() -> None:
-    for policy in (freematch(0.5, ONES), softmatch(0.5, ONES), FlexMatchThreshold(0.5, ONES, 4)):
+    for policy in (freematch(0.5, ONES), softmatch(0.5, 3), FlexMatchThreshold(0.5, 3, 4)):
         before = {name: value.clone() for name, value in policy.state_dict().items()}
         policy.weights(torch.tensor([[0.95, 0.03, 0.02]]))
         assert all(torch.equal(before[name], value) for name, value in policy.state_dict().items())
@@ -167,7 +161,7 @@ def test_softmatch_gaussian_by_hand() -> None:
 
 
 def test_softmatch_averages_by_hand() -> None:
-    policy = softmatch(0.9, torch.ones(2))
+    policy = softmatch(0.9, 2)
     # Mean scores stay even, so that alignment changes nothing: confidences .9, .7, .6, .6 over the two classes.
     scores = [[0.9, 0.1], [0.3, 0.7], [0.4, 0.6], [0.4, 0.6]]
     mask = step(policy, scores, [0, 1, 2, 3])
@@ -183,7 +177,7 @@ def test_softmatch_averages_by_hand() -> None:
 
 def test_softmatch_aligns_before_it_weighs() -> None:
     """A class predicted all the time counts for less than one that is rarely predicted, at the same confidence."""
-    policy = softmatch(0.5, torch.ones(2))
+    policy = softmatch(0.5, 2)
     for _ in range(150):  # more than are remembered
         step(policy, [[0.9, 0.1], [0.9, 0.1], [0.9, 0.1], [0.2, 0.8]], [0, 1, 2, 3])
     # The mean score is (.725, .275): (.9, .1) becomes (.9/.725, .1/.275) normalised, and so on.
@@ -192,14 +186,6 @@ def test_softmatch_aligns_before_it_weighs() -> None:
     assert float(policy.mean) == pytest.approx((3 * often + rare) / 4, abs=1e-4)
     weights = step(policy, [[0.85, 0.15], [0.15, 0.85]], [0, 1])
     assert weights[0] < weights[1] == 1.0
-
-
-@pytest.mark.parametrize("sizes", [torch.tensor([3, 1]), torch.ones(2)])
-def test_softmatch_expects_groups_by_their_sizes(sizes: Tensor) -> None:
-    """Before the first step there is nothing to align."""
-    policy = softmatch(0.999, sizes)
-    scores = torch.tensor([[0.7, 0.3], [0.1, 0.9]])
-    torch.testing.assert_close(policy.alignment.align(scores), scores)
 
 
 def test_the_policy_of_the_semantic_head_sees_groups(bench: object, batch: object) -> None:
@@ -213,7 +199,7 @@ def test_the_policy_of_the_semantic_head_sees_groups(bench: object, batch: objec
     torch.testing.assert_close(seen[0].sum(dim=-1), torch.ones(12))
 
 
-@pytest.mark.parametrize("policy", [FlexMatchThreshold(0.9, ONES, 9), freematch(0.9, ONES), softmatch(0.9, ONES)])
+@pytest.mark.parametrize("policy", [FlexMatchThreshold(0.9, 3, 9), freematch(0.9, ONES), softmatch(0.9, 3)])
 def test_what_a_policy_learns_is_saved(policy: ThresholdPolicy) -> None:
     import copy
 

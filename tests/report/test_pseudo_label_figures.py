@@ -9,7 +9,7 @@ import numpy as np
 from semco.report.analysis.counts import ClassCounts
 from semco.report.analysis.sections import comparison_table
 from semco.report.analysis.similarity import SimilarClasses
-from semco.report.figures import move_apart
+from semco.report.figures import Line, LineFigure, move_apart
 from semco.report.pseudo_label_figures import (
     disagreement_charts,
     ensemble_chart,
@@ -120,3 +120,11 @@ def test_names_beside_curves_are_moved_apart_and_stay_inside() -> None:
     """Two at the bottom push up, three at the top push down, the one between stays."""
     assert move_apart([0, 0, 50, 100, 100, 100], 10, 102) == [0, 10, 50, 82, 92, 102]
     assert move_apart([], 10, 102) == []
+
+
+def test_the_axes_of_a_figure() -> None:
+    """A disagreement of 0 has no negative percentages beside it, and a confidence has ticks between 0 and 1."""
+    axes = LineFigure([Line("a", [0, 0.5, 1], [0, 0, 0])], "", percent=True, fit_y=True).draw().axes[0]
+    low, high = axes.get_ylim()
+    assert -0.01 < low < 0 < high
+    assert 0.4 in [round(tick, 9) for tick in axes.get_xticks()]

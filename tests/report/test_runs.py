@@ -81,6 +81,11 @@ def test_fields_with_their_default_are_not_in_the_name(make_run) -> None:
     assert names == ["SemCo", "SemCo (eps=0)", "SemCo (targets=one_hot)"]
 
 
+def test_label_vectors_are_not_in_the_name_of_a_method_without_them(make_run) -> None:
+    folders = [make_run(name, config={"labels": {"eps": eps}}) for name, eps in (("fixmatch", 0.1), ("semco", 0.2))]
+    assert list(group_by_experiment([read_run(folder) for folder in folders])) == ["FixMatch", "SemCo (eps=0.2)"]
+
+
 def test_names_of_experiments_are_unique(make_run) -> None:
     long = "x" * 30
     folders = [make_run("semco", config={"data": {"source": long + end}}) for end in "ab"]

@@ -395,7 +395,7 @@ def _field_path(location: list[str]) -> list[str]:
 
 
 # The rules of ``method.thresholds``; each has its own fields.
-THRESHOLD_RULES = ("fixed", "flexmatch", "freematch", "softmatch")
+THRESHOLD_RULES = ("fixed", "freematch")
 
 
 def _fields_at(path: list[str], values: Mapping[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""SemCo: All Labels Are Not Created Equal (Nassar et al., CVPR 2021), as the paper describes it and nothing else.
+"""SemCo: All Labels Are Not Created Equal (Nassar et al., CVPR 2021), as its text says; NOTEs name what it leaves open.
 
 Two heads share one backbone. The one-hot head f_oh works as in FixMatch. The semantic head f_sc predicts the label
 vector of the class, and its pseudo-labels are retained when a *group* of similar classes is likely enough. Each head
@@ -43,9 +43,6 @@ class CoTrainingConfig(MethodConfig):
     semantic_loss: Literal["cosine", "cross_entropy"] = "cosine"
     """Loss of the semantic head. "cross_entropy", for labels.targets=one_hot: it predicts logits as the one-hot head
     does, and only grouping is left to tell the two apart (ablation of Table 4)."""
-    on_disagreement: Literal["both", "discard"] = "both"
-    """When both heads are confident of different classes: both pseudo-labels count in the co-training loss, or neither
-    (the alternative that the paper rejected)."""
 
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -65,6 +62,9 @@ class SemCoConfig(CoTrainingConfig):
     """Threshold of the semantic head for a group score, Eq. 4."""
     tau_o: Unit = 0.95
     """Threshold of the one-hot head for a class probability, Eq. 7."""
+    on_disagreement: Literal["both", "discard"] = "both"
+    """When both heads are confident of different classes: both pseudo-labels count in the co-training loss, or neither
+    (the alternative that the paper rejected)."""
 
 
 class SemCo(Method[SemCoConfig]):
@@ -98,7 +98,7 @@ class SemCo(Method[SemCoConfig]):
         keep = 1.0 - disagreement * (self.config.on_disagreement == "discard")
         loss = SEMANTIC_LOSSES[self.config.semantic_loss]
         losses = semco_losses(
-            outputs["labelled"], outputs["strong"], batch.class_ids, self.label_vectors, one_hot, semantic, keep, loss
+            outputs["labelled"], outputs["strong"], batch.class_ids, self.label_vectors, one_hot, semantic, loss, keep
         )
         metrics = {
             "mask_one_hot": one_hot.weights.mean(),
@@ -128,8 +128,8 @@ def semco_losses(
     M: Tensor,
     one_hot: PseudoLabels,
     semantic: pl.SemanticPseudoLabels,
-    keep: Tensor,
     semantic_loss: Loss = cosine_loss,
+    keep: Tensor | float = 1.0,
 ) -> dict[str, Tensor]:
     """Return the losses of Eq. 3 to 8, unweighted; ``keep`` (U,) is 0 for images left out of co-training.
 

@@ -19,7 +19,6 @@ from semco import pseudo_labels as pl
 from semco.config import Section, Unit
 from semco.losses import masked_mean, soft_cross_entropy
 from semco.methods.base import Forward, Method
-from semco.methods.flexmatch import FlexMatchThreshold
 from semco.methods.freematch import FreeMatchFields, FreeMatchThreshold
 from semco.methods.semco import (
     SEMANTIC_LOSSES,
@@ -28,7 +27,6 @@ from semco.methods.semco import (
     loss_weights,
     semco_losses,
 )
-from semco.methods.softmatch import SoftMatchFields, SoftMatchWeights
 from semco.types import Batch, Outputs, Progress, PseudoLabels, StepResult, Task, ViewCounts
 
 P = TypeVar("P", bound=PseudoLabels)
@@ -42,21 +40,12 @@ class FixedThresholds(Section):
     """Threshold of the one-hot head for a class probability."""
 
 
-class FlexMatchThresholds(FixedThresholds):
-    rule: Literal["flexmatch"] = "flexmatch"  # type: ignore[assignment]
-
-
 class FreeMatchThresholds(FreeMatchFields):
     rule: Literal["freematch"] = "freematch"
     weight: Literal["confidence", "one"] = "confidence"
 
 
-class SoftMatchThresholds(SoftMatchFields):
-    rule: Literal["softmatch"] = "softmatch"
-    weight: Literal["confidence", "one"] = "confidence"
-
-
-Thresholds = FixedThresholds | FlexMatchThresholds | FreeMatchThresholds | SoftMatchThresholds
+Thresholds = FixedThresholds | FreeMatchThresholds
 
 
 def _with_rule(value: Any) -> Any:
@@ -69,9 +58,9 @@ def _with_rule(value: Any) -> Any:
 class SemCoPlusConfig(CoTrainingConfig):
     name: Literal["semco_plus"] = "semco_plus"
     thresholds: Annotated[Thresholds, Field(discriminator="rule"), BeforeValidator(_with_rule)] = FreeMatchThresholds()
-    """How pseudo-labels are selected and weighted: rule is fixed, flexmatch, freematch or softmatch; each rule has its
-    own fields. With freematch each head also has a fairness loss. NOTE: the paper has fixed thresholds (tau_e 0.7,
-    tau_o 0.95), weight one and no fairness loss."""
+    """How pseudo-labels are selected and weighted: rule is fixed or freematch; each has its own fields. With freematch
+    each head also has a fairness loss. NOTE: the paper has fixed thresholds (tau_e 0.7, tau_o 0.95), weight one and no
+    fairness loss."""
     scoring: Literal["joint", "paper"] = "joint"
     """Class scores of the semantic head: the mean of both heads' probabilities; the pseudo-label is the best class of
     the winning group. NOTE: the paper uses the semantic head alone, and argmax(p) over all classes ("paper")."""
@@ -107,8 +96,8 @@ class SemCoPlus(Method[SemCoPlusConfig]):
         self.register_buffer("label_vectors", task.label_vectors.clone(), persistent=False)
         self.groups = pl.ClassGroups(task.group_ids)
         self.scale = pl.choose_scale(config.scale, config.perfect_score, task)
-        self.one_hot_policy = build_policy(config.thresholds, "tau_o", torch.ones(task.num_classes), task.pool_size)
-        self.semantic_policy = build_policy(config.thresholds, "tau_e", self.groups.sizes, task.pool_size)
+        self.one_hot_policy = build_policy(config.thresholds, "tau_o", torch.ones(task.num_classes))
+        self.semantic_policy = build_policy(config.thresholds, "tau_e", self.groups.sizes)
 
     def compute(self, batch: Batch, forward: Forward, progress: Progress) -> StepResult:
         x, u = batch.labelled, batch.unlabelled
@@ -123,20 +112,18 @@ class SemCoPlus(Method[SemCoPlusConfig]):
         assert isinstance(semantic, pl.SemanticPseudoLabels)
         outputs = step.finish(strong=one_hot.weights + semantic.weights > 0)
         labelled, strong = outputs["labelled"], outputs["strong"]
-        disagreement = pl.disagreement(one_hot, semantic)
-        keep = 1.0 - disagreement * (self.config.on_disagreement == "discard")
         metrics = {
             "mask_one_hot": one_hot.weights.mean(),
             "mask_semantic": semantic.weights.mean(),
-            "disagreement": disagreement.mean(),
+            "disagreement": pl.disagreement(one_hot, semantic).mean(),
         }
         factor = self.one_hot_policy.loss_weight()  # one factor for both heads
         one_hot, semantic = apply_confidence_weight(one_hot, factor), apply_confidence_weight(semantic, factor)
         loss = SEMANTIC_LOSSES[self.config.semantic_loss]
-        losses = semco_losses(labelled, strong, batch.class_ids, self.label_vectors, one_hot, semantic, keep, loss)
+        losses = semco_losses(labelled, strong, batch.class_ids, self.label_vectors, one_hot, semantic, loss)
         if self.config.cotraining_target == "distribution":
             errors = soft_cross_entropy(strong.logits, semantic.class_weights)
-            losses["cotraining_one_hot"] = masked_mean(errors, semantic.weights * keep)
+            losses["cotraining_one_hot"] = masked_mean(errors, semantic.weights)
         policy_losses, policy_weights = self._policy_losses(strong, one_hot, semantic, progress)
         return StepResult(losses | policy_losses, loss_weights(self.config) | policy_weights, metrics, pseudo)
 
@@ -197,16 +184,8 @@ def apply_confidence_weight(pseudo: P, factor: Tensor | None) -> P:
     return pseudo if factor is None else replace(pseudo, weights=pseudo.weights * factor)
 
 
-def build_policy(
-    config: Thresholds, threshold: Literal["tau_e", "tau_o"], sizes: Tensor, pool_size: int
-) -> pl.ThresholdPolicy:
+def build_policy(config: Thresholds, threshold: Literal["tau_e", "tau_o"], sizes: Tensor) -> pl.ThresholdPolicy:
     """Return the policy of one head; ``sizes`` (C,) is the number of classes in each of its choices."""
-    match config:
-        case FlexMatchThresholds():
-            return FlexMatchThreshold(getattr(config, threshold), sizes, pool_size)
-        case FixedThresholds():
-            return pl.FixedThreshold(getattr(config, threshold))
-        case FreeMatchThresholds():
-            return FreeMatchThreshold(config, sizes)
-        case SoftMatchThresholds():
-            return SoftMatchWeights(config, sizes)
+    if isinstance(config, FreeMatchThresholds):
+        return FreeMatchThreshold(config, sizes)
+    return pl.FixedThreshold(getattr(config, threshold))

@@ -1,19 +1,17 @@
 """SoftMatch: Addressing the Quantity-Quality Trade-off in Semi-supervised Learning (Chen et al. 2023).
 
-Shapes: U unlabelled images, C choices (classes, or groups of classes).
+Shapes: U unlabelled images, K classes.
 """
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import Tensor
 
-from semco.config import Section, Unit
+from semco.config import Unit
 from semco.methods.fixmatch import ConsistencyConfig, ThresholdedConsistency
 from semco.pseudo_labels import DistributionAlignment, ThresholdPolicy
-from semco.pseudo_labels.thresholds import RunningRate, prior_of
+from semco.pseudo_labels.thresholds import RunningRate
 from semco.types import Task
 
 # The deviation of the Gaussian is that of the confidence divided by this.
@@ -25,39 +23,31 @@ FIRST_VARIANCE = 1.0
 SMALLEST_VARIANCE = 1e-12
 
 
-class SoftMatchFields(Section):
+class SoftMatchConfig(ConsistencyConfig):
+    name: str = "softmatch"
     decay: Unit = 0.999
     """Decay of the running mean and variance."""
     warmup: bool = True
     """Let the running statistics follow faster at first, as training.ema_warmup does for the weights. NOTE: SoftMatch
     has no warm-up."""
-    weight: Literal["confidence", "one"] = "one"
-    """Factor of the losses on pseudo-labels: the square of the mean confidence on the pool, or 1 (SoftMatch)."""
-
-
-class SoftMatchConfig(SoftMatchFields, ConsistencyConfig):
-    name: str = "softmatch"
 
 
 class SoftMatchWeights(ThresholdPolicy):
     """Every sample counts: fully above the mean confidence, and less and less below it, along a Gaussian.
 
-    The confidence is that of scores aligned to the prior (uniform alignment), so that easy choices do not crowd out
-    the others. The choices themselves are those of the original scores.
+    The confidence is that of scores aligned to equal frequencies (uniform alignment), so that easy classes do not crowd
+    out the others. The classes themselves are those of the original scores.
     """
 
     mean: Tensor  # (), mu_t
     variance: Tensor  # (), sigma_t^2
 
-    def __init__(self, fields: SoftMatchFields, sizes: Tensor) -> None:
+    def __init__(self, config: SoftMatchConfig, num_classes: int) -> None:
         super().__init__()
-        self.fields = fields
-        self.rate = RunningRate(fields.decay, fields.warmup)
-        prior = prior_of(sizes)
-        # Before the first step nothing is aligned: groups of different sizes are expected differently often.
-        self.alignment = DistributionAlignment(sizes, expected=prior)
-        self.register_buffer("mean", prior.max())
-        self.register_buffer("variance", prior.new_full((), FIRST_VARIANCE))
+        self.rate = RunningRate(config.decay, config.warmup)
+        self.alignment = DistributionAlignment(torch.ones(num_classes))
+        self.register_buffer("mean", torch.tensor(1 / num_classes))
+        self.register_buffer("variance", torch.tensor(FIRST_VARIANCE))
 
     def update(self, scores: Tensor, index: Tensor) -> None:  # noqa: ARG002
         """Eq. 8 and 9: moving averages of mean and unbiased variance of the aligned confidence."""
@@ -68,9 +58,6 @@ class SoftMatchWeights(ThresholdPolicy):
 
     def weights(self, scores: Tensor) -> Tensor:
         return truncated_gaussian(self._confidence(scores), self.mean, self.variance)
-
-    def loss_weight(self) -> Tensor | None:
-        return self.mean.square() if self.fields.weight == "confidence" else None
 
     def _confidence(self, scores: Tensor) -> Tensor:
         return self.alignment.align(scores).amax(dim=-1)
@@ -91,4 +78,4 @@ class SoftMatch(ThresholdedConsistency[SoftMatchConfig]):
 
     def __init__(self, config: SoftMatchConfig, task: Task) -> None:
         super().__init__(config, task)
-        self.policy = SoftMatchWeights(config, torch.ones(task.num_classes))
+        self.policy = SoftMatchWeights(config, task.num_classes)

@@ -15,20 +15,17 @@ SMALLEST = 1e-6
 class DistributionAlignment(nn.Module):
     """Scale predictions so that on average they follow the class distribution of the labelled images.
 
-    The average prediction is the mean over the last R steps, or over all steps so far. Before the first step it is
-    ``expected``, by default the uniform distribution.
+    The average prediction is the mean over the last R steps, or over all steps so far. Before the first step it is the
+    uniform distribution.
     """
 
     history: Tensor  # (R, K), mean predictions, newest last; 0 for steps that have not happened
     wanted: Tensor  # (K,), p(y)
-    expected: Tensor  # (K,)
 
-    def __init__(self, labelled_counts: Tensor, steps: int = 128, expected: Tensor | None = None) -> None:
+    def __init__(self, labelled_counts: Tensor, steps: int = 128) -> None:
         super().__init__()
         counts = labelled_counts.float()
-        uniform = torch.full_like(counts, 1.0 / len(counts))
         self.register_buffer("wanted", counts / counts.sum(), persistent=False)
-        self.register_buffer("expected", uniform if expected is None else expected.clone(), persistent=False)
         self.register_buffer("history", torch.zeros(steps, len(counts)))
 
     @torch.no_grad()
@@ -47,7 +44,7 @@ class DistributionAlignment(nn.Module):
     def predicted(self) -> Tensor:
         """Return the average prediction p~(y), (K,)."""
         known = (self.history.sum(dim=-1) > 0).sum()
-        return torch.where(known > 0, self.history.sum(dim=0) / known.clamp(min=1), self.expected)
+        return torch.where(known > 0, self.history.sum(dim=0) / known.clamp(min=1), 1.0 / len(self.wanted))
 
     def remember(self, probabilities: Tensor) -> None:
         """Add the mean of predictions (U, K) to the history."""

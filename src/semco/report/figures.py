@@ -145,9 +145,11 @@ class LineFigure:
         with matplotlib.rc_context(FILE.style()), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Glyph .* missing from")
             figure = self.draw(FILE)
-            figure.suptitle(self.description, fontsize=9, y=1.03)
-            if not self.has_names and len(self.lines) > 1:
-                figure.axes[0].legend(fontsize=8, frameon=False)
+            figure.suptitle(self.description, fontsize=9, y=1.08)  # above the name of a curve that ends at the top
+            if not self.has_names and len(self.lines) > 1:  # below the axis, where it covers no curve
+                figure.axes[0].legend(
+                    loc="upper left", bbox_to_anchor=(0, -0.2), ncols=2, borderaxespad=0, fontsize=8, frameon=False
+                )
             return [_save(figure, stem.with_name(f"{stem.name}.{each}")) for each in formats]
 
 
@@ -221,11 +223,13 @@ def move_apart(values: Sequence[float], gap: float, highest: float) -> list[floa
 def _set_scales(axes: Axes, percent: bool, fit_y: bool) -> None:
     from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=axes.get_xlim()[1] > 2))  # steps, unless it is a confidence
     axes.set_xlim(left=0)  # the same start in charts side by side
     axes.grid(visible=False, axis="x")
     if percent:
         if fit_y:
+            top = axes.get_ylim()[1]
+            axes.set_ylim(bottom=max(axes.get_ylim()[0], -0.02 * top))  # no percentage is below 0
             axes.yaxis.set_major_locator(MaxNLocator(5))
         else:
             axes.set_ylim(-0.02, 1.02)

@@ -39,24 +39,31 @@ def _experiment_name(run: Run, runs: Sequence[Run]) -> str:
     """Return the method's title and the fields that differ from the other runs of the method.
 
     Fields of the method and of the label vectors are compared with the runs of all methods, so that an ablation is
-    never named like the method itself. Fields that have their default value are left out.
+    never named like the method itself; those of the label vectors only for methods that use them. Fields that have
+    their default value are left out.
     """
     title, own, defaults = method_title(run), experiment_fields(run.config), _default_fields(run)
     others = [experiment_fields(other.config) for other in runs if method_title(other) == title]
     names = sorted({name for fields in others for name in fields})
     everyone = [experiment_fields(other.config) for other in runs]
+    compared = ("labels.", "method.") if _has_label_vectors(run) else ("method.",)
     differing = [
         name
         for name in names
         if any(
             fields.get(name) != own.get(name)
-            for fields in (everyone if name in defaults and name.startswith(("labels.", "method.")) else others)
+            for fields in (everyone if name in defaults and name.startswith(compared) else others)
         )
         and name != "method.name"
     ]
     shown = [name for name in differing if name in own and (name not in defaults or own[name] != defaults[name])]
     values = ", ".join(f"{name.split('.')[-1]}={_shorten(own[name])}" for name in shown)
     return f"{title} ({values})" if shown else title
+
+
+def _has_label_vectors(run: Run) -> bool:
+    known = Method.registry.get(run.method)
+    return known is None or "semantic" in known.heads
 
 
 def _default_fields(run: Run) -> dict[str, Any]:

@@ -1,0 +1,48 @@
+"""scripts/headline.py and scripts/readings.py: the numbers of README and of docs/lab/readings.md."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.conftest import load_script
+
+
+def test_the_table_has_means_errors_and_paired_differences() -> None:
+    headline = load_script("headline")
+    accuracies = {"FixMatch": {0: 0.50, 1: 0.60}, "SemCo+": {0: 0.61, 1: 0.67}}
+    titles, _, row = headline.table(accuracies, steps=500)
+    assert "2 seeds, 500 steps | FixMatch | SemCo+ | SemCo+ - FixMatch, paired" in titles
+    # Of two values the standard error is half of their distance: 5, 3 and, of the differences 11 and 7, 2 points.
+    assert row.endswith("| 55.0 ± 5.0 | 64.0 ± 3.0 | +9.0 ± 2.0 |")
+
+
+@pytest.mark.usefixtures("forked_processes")
+def test_the_headline_is_trained_and_finished_runs_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    headline = load_script("headline")
+    for _ in range(2):
+        headline.main(["--seeds", "0", "--steps", "2", "--backbone", "tiny", "--out", str(tmp_path / "runs")])
+    first, second = capsys.readouterr().out.split("| test accuracy")[1:]
+    assert first.strip() == second.strip()
+    assert len(list((tmp_path / "runs").glob("*/result.json"))) == len(headline.VARIANTS) == 4
+
+
+def test_readings_of_a_perfect_prediction() -> None:
+    """Three classes at right angles, the first two in one group."""
+    readings = load_script("readings").readings(torch.eye(3), torch.tensor([0, 0, 1]), ["a", "b", "c"])
+    found = {title: score(torch.eye(3)[:1])[0].tolist() for title, score in readings.items()}
+    e = torch.e
+    expected = {
+        "softmax, no scale": [(e + 1) / (e + 2), 1 / (e + 2)],
+        "L1: cosines / sum of their sizes": [1, 0],
+        "L2: cosines / their length": [1, 0],
+        "raw sum in the group": [1, 0],
+        "raw mean in the group (released code)": [0.5, 0],
+        "softmax, scale: authors (6.0)": [(e**6 + 1) / (e**6 + 2), 1 / (e**6 + 2)],
+    }
+    for title, scores in expected.items():
+        assert found[title] == pytest.approx(scores, rel=1e-4)
+    # With x = e^s two perfect predictions score (x + 1) / (x + 2) and one x / (x + 2): a mean of 0.9 at x = 34 / 3.
+    assert found["softmax, scale: solved (2.4)"] == pytest.approx([37 / 40, 3 / 40], rel=1e-4)
