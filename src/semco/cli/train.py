@@ -11,7 +11,15 @@ import typer
 from semco.cli.completion import complete_method, complete_recipes
 from semco.cli.display import Display
 from semco.cli.options import RunOptions, default_recipe
-from semco.cli.running import importing, is_main, run_in_processes, show_how_to_resume, show_result, status_console
+from semco.cli.running import (
+    STARTED,
+    importing,
+    is_main,
+    run_in_processes,
+    show_how_to_resume,
+    show_result,
+    status_console,
+)
 from semco.cli.shared_options import with_options
 
 MethodName = Annotated[
@@ -89,7 +97,7 @@ def train_here(config: str, out: Path | None, as_json: bool, tensorboard: bool =
     board = TensorBoard(out) if tensorboard and out is not None and is_main() else None
     with show_how_to_resume(run=out), Display(status_console(), title) as display:
         observer = display if board is None else Observers(display, board)
-        result = run_training(chosen, out, observer)
+        result = run_training(chosen, out, observer, started=STARTED)
     if board is not None:
         board.finish()
     show_result(result, as_json=as_json)

@@ -292,6 +292,8 @@ class EvaluationConfig(Section):
     from loaded weights it is the mean."""
     batch_size: int = Field(default=256, ge=1)
     """Images per batch in evaluation."""
+    folds: int = Field(default=5, ge=2, le=100)
+    """Parts into which the labels are divided to cross-validate and calibrate a head that is fitted, not trained."""
 
 
 class MethodConfig(Section):
@@ -303,6 +305,11 @@ class MethodConfig(Section):
     @property
     def centres_label_vectors(self) -> bool:
         """Whether the mean label vector is subtracted from the targets of the semantic head."""
+        return False
+
+    @property
+    def mirrors(self) -> bool:
+        """Whether a method that is fitted reads the mirrored view of each photo beside the plain one."""
         return False
 
 

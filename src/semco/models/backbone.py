@@ -45,6 +45,11 @@ class Backbone(nn.Module, ABC):
         with torch.autocast(images.device.type, torch.bfloat16):
             return self._run(images).float()
 
+    def views(self, images: Tensor, *, mirrors: bool) -> Tensor:
+        """Return the features (N, V, F) of images (N, C, H, W), and if asked those of their mirror images."""
+        each = (images, images.flip(-1)) if mirrors else (images,)
+        return torch.stack([self(view) for view in each], dim=1)
+
     def _run(self, images: Tensor) -> Tensor:
         values = images
         for layer in self.layers():
