@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from safetensors.torch import save_file
 from semco.config import Config, ModelConfig, configure, merge
 from semco.distributed.processes import Processes
 from semco.errors import duration
+from semco.evaluation.model_file import load_model
 from semco.experiment import plan as plans
 from semco.experiment import train
 from semco.experiment.plan import Speed, StepTimer, describe_plan, grown, measure_speed, with_default_minutes
@@ -173,9 +175,36 @@ def test_a_method_without_steps_is_not_timed(
     observer = Said()
     over = {"method": {"name": "linear_probe"}, "model": {"weights": str(weights)}, "training": {"minutes": 1}}
     train(make_config(**over), tmp_path / "run", observer)
-    assert [line for line in observer.messages if line.startswith("plan")] == [
-        "plan: linear_probe on the features of wrn-10-1; no training steps"
-    ]
+    plan = [line for line in observer.messages if line.startswith("plan")]
+    assert len(plan) == 1
+    assert plan[0].startswith("plan: the plain view of each photo through wrn-10-1, about ")
+
+
+@pytest.mark.parametrize(
+    ("seconds_per_view", "is_mirrored", "fits"),
+    [(10.0, True, True), (40.0, False, True), (70.0, False, False)],
+)
+def test_minutes_decide_how_many_views_a_fitted_head_reads(
+    seconds_per_view: float,
+    is_mirrored: bool,
+    fits: bool,
+    make_config: Make,
+    weights: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def frozen_seconds(timer: StepTimer) -> float:
+        return seconds_per_view * (1 + timer._context.inputs.config.method.mirrors)
+
+    monkeypatch.setattr(StepTimer, "frozen_seconds", frozen_seconds)
+    observer = Said()
+    over = {"method": {"name": "semantic_probe"}, "model": {"weights": str(weights)}, "training": {"minutes": 1}}
+    train(make_config(**over), tmp_path / "run", observer, started=time.monotonic())
+    assert RunFolder(tmp_path / "run").config().method.mirrors is is_mirrored
+    model = load_model(tmp_path / "run" / "model")
+    assert model.network.transform is not None
+    assert model.network.transform.mirrors is is_mirrored
+    assert any("this does not fit into" in line for line in observer.messages) is not fits
 
 
 @pytest.mark.parametrize(

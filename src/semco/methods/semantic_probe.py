@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from semco.config import MethodConfig
+from semco.labels.embeddings import SAME
 from semco.methods.base import FittedMethod, Photos
 from semco.models import FeatureTransform, LinearHead
 from semco.models.transform import root
@@ -36,8 +37,11 @@ class SemanticProbeConfig(MethodConfig):
     name: str = "semantic_probe"
     axes: int = Field(default=300, ge=1, le=4096)
     """Principal axes of the features that the head reads."""
-    prior: float = Field(default=1.5, ge=0)
-    """How much more alike the weights of classes with similar label vectors are; 0: the names do not matter."""
+    prior: float = Field(default=2.0, ge=0)
+    """Strength of what classes with similar label vectors share, against 1 for what each class has to itself."""
+    hedge: bool = True
+    """Average the head with one that does not know the label vectors, where these come from class names. Names may say
+    little of looks; class attributes say what a class looks like."""
     penalty: float = Field(default=0.05, gt=0)
     """Strength of the L2 penalty of the logistic regression."""
     mirror: bool = True
@@ -65,17 +69,32 @@ class SemanticProbe(FittedMethod[SemanticProbeConfig]):
     def __init__(self, config: SemanticProbeConfig, task: Task) -> None:
         super().__init__(config, task)
         self.register_buffer("label_vectors", task.label_vectors.clone(), persistent=False)
+        self._is_hedged = config.hedge and not task.has_attributes
 
     def transform(self, photos: Photos) -> FeatureTransform:
         mean, axes = principal_axes(photos, self.config.axes)
         return FeatureTransform(mean, axes, mirrors=self.config.mirror)
 
     def fit(self, x: Tensor, class_ids: Tensor, pool: Tensor) -> LinearHead:
-        config, x, pool = self.config, x.cpu(), pool.cpu()
-        factor = prior_factor(self.label_vectors.cpu(), config.prior)
-        with threadpool_limits(1):  # for matrices this small, threads wait for each other most of the time
-            start = logistic_regression(x.double().numpy(), class_ids.cpu().numpy(), factor, config.penalty)
-        return solve(x, class_ids.cpu(), pool, torch.from_numpy(factor).float(), start, config)
+        vectors = self.label_vectors.cpu()
+        head = fit_with_prior(
+            x.cpu(), class_ids.cpu(), pool.cpu(), prior_factor(vectors, self.config.prior), self.config
+        )
+        if not self._is_hedged:
+            return head
+        alone = np.sqrt(1 + self.config.prior) * np.eye(len(vectors))  # classes share nothing
+        other = fit_with_prior(x.cpu(), class_ids.cpu(), pool.cpu(), alone, self.config)
+        # The mean of the logits of two linear heads is a linear head.
+        return LinearHead((head.weight + other.weight) / 2, (head.bias + other.bias) / 2)
+
+
+def fit_with_prior(
+    x: Tensor, class_ids: Tensor, pool: Tensor, factor: Floats, config: SemanticProbeConfig
+) -> LinearHead:
+    """Return the head for labelled rows (N, D) of classes (N,) and a pool (U, D), with the factor (K, K) of a prior."""
+    with threadpool_limits(1):  # for matrices this small, threads wait for each other most of the time
+        start = logistic_regression(x.double().numpy(), class_ids.numpy(), factor, config.penalty)
+    return solve(x, class_ids, pool, torch.from_numpy(factor).float(), start, config)
 
 
 def principal_axes(photos: Photos, most: int) -> tuple[Tensor, Tensor]:
@@ -97,7 +116,9 @@ def principal_axes(photos: Photos, most: int) -> tuple[Tensor, Tensor]:
 
 def prior_factor(label_vectors: Tensor, prior: float) -> Floats:
     """Return L (K, K) with L L' = I + prior S S', where S are the label vectors (K, d), centred, with unit rows."""
-    s: Floats = normalize(label_vectors.double() - label_vectors.double().mean(dim=0), dim=1).numpy()
+    offsets = label_vectors.double() - label_vectors.double().mean(dim=0)
+    offsets[offsets.norm(dim=1) < SAME] = 0  # a class whose vector is the mean of all has only its own weight
+    s: Floats = normalize(offsets, dim=1).numpy()
     values, vectors = np.linalg.eigh(np.eye(len(s)) + prior * s @ s.T)
     factor: Floats = vectors * np.sqrt(values)
     return factor

@@ -142,9 +142,10 @@ def _held_out_verdict(run: Run) -> str:
     title, (_, values) = method_title(run), run.series("validation_accuracy")
     if run.result is not None and run.result.accuracy is not None:
         return f"{title} is {run.result.accuracy.describe()}. The data set has no test images.{_beside_probe(run)}"
-    if run.is_finished or not values:
+    if not values:
         return f"{title} has not been evaluated on any image yet."
-    return f"{title} classifies {format_accuracy(values[-1])} of the validation images correctly so far."
+    so_far = "" if run.is_finished else " so far"
+    return f"{title} classifies {format_accuracy(values[-1])} of the validation images correctly{so_far}."
 
 
 def _test_images(run: Run) -> str:

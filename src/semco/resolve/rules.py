@@ -14,14 +14,17 @@ from typing import Any
 
 from torch import nn
 
-from semco.config import AUTO, Config
+from semco.config import AUTO, Config, MethodConfig
+from semco.config.schema import DEFAULT_METHOD, method_config_class
 from semco.errors import UserError
-from semco.methods import Method
+from semco.methods import FittedMethod, Method
 from semco.models import SMALL_SIDE, has_weights, inspect_backbone
 from semco.models.precision import is_depthwise
 from semco.resolve.engine import choose_engine
 from semco.resolve.facts import DataFacts, Machine
 
+# The method of a request that names none, on loaded weights.
+FITTED_METHOD = "semantic_probe"
 # With fewer labels in total or per class than these, none is held out.
 FEW_LABELS, FEW_LABELS_PER_CLASS = 200, 20
 # No run from loaded weights takes more steps (docs/lab/pretrained.md); the paper's runs take 300 epochs.
@@ -54,8 +57,10 @@ def resolve(request: Config, data: DataFacts, machine: Machine) -> Resolution:
     Without steps or epochs, the length is the most that a run takes; how many steps fit into ``training.minutes`` is
     known when a few were timed, and the request can then be resolved again with their number.
     """
+    chosen, why = choose_method(request)
+    config = request = request.model_copy(update={"method": chosen})
     check_request(request)
-    config, reasons = request, {}
+    reasons = {"method.name": why} if why else {}
     for name, rule in RULES.items():
         if is_open(name, request):
             value, reasons[name] = rule(config, data, machine)
@@ -64,6 +69,17 @@ def resolve(request: Config, data: DataFacts, machine: Machine) -> Resolution:
     length = {"epochs": None, "minutes": None}  # steps say it all
     config = config.model_copy(update={"training": config.training.model_copy(update=length)})
     return Resolution(Config.parse(config.model_dump()), reasons, _notes(config, machine))
+
+
+def choose_method(request: Config) -> tuple[MethodConfig, str]:
+    """Return the method of a request, and why, if it leaves that open: on loaded weights a head is fitted in seconds,
+    unless the request gives a number of steps or trains layers of the backbone."""
+    if request.method.name != AUTO:
+        return request.method, ""
+    asks_for_steps = request.training.steps is not None or request.training.epochs is not None
+    is_fitted = has_weights(request.model) and request.model.tune in (AUTO, "heads") and not asks_for_steps
+    name = FITTED_METHOD if is_fitted else DEFAULT_METHOD
+    return method_config_class(name)(name=name), "the weights are loaded" if is_fitted else "the network is trained"
 
 
 def check_request(request: Config) -> None:
@@ -128,6 +144,8 @@ def _validation(config: Config, data: DataFacts, _machine: Machine) -> Answer:
     if data.spare_labels and min(config.data.validation_size, data.images // 10):
         return "train", f"{data.spare_labels:,} training images have a label that is not used"
     # A label that is held out is not learned from, which costs more than the estimate is worth where labels are few.
+    if issubclass(Method.registry[config.method.name], FittedMethod):
+        return "none", f"{config.method.name} is cross-validated, which takes seconds"
     if data.num_labels >= FEW_LABELS and data.num_labels / data.num_classes >= FEW_LABELS_PER_CLASS:
         return "labelled", f"{data.num_labels:,} labels are enough to hold some out"
     return "none", f"{data.num_labels:,} labels are all needed for training"

@@ -105,7 +105,7 @@ def describe_probe(result: RunResult) -> str | None:
 
 def describe_sure(result: RunResult) -> str | None:
     """Return one line about the unlabelled images that a fitted head is sure of; None for other methods."""
-    found = result.pseudo_labels.get("one_hot", {})
-    if result.steps or found.get("ratio") is None:
+    ratio = result.pseudo_labels.get("one_hot", {}).get("ratio")
+    if result.steps or ratio is None:
         return None
-    return f"sure of {found['ratio']:.0%} of the unlabelled images: their confidence is 90 % or more"
+    return f"sure of {100 * ratio:.0f} % of the unlabelled images: their confidence is 90 % or more"
