@@ -17,6 +17,7 @@ from semco.evaluation.model_file import load_model
 from semco.evaluation.run import evaluate_run
 from semco.experiment import fitted, resume, train
 from semco.experiment.continuation import continue_run
+from semco.experiment.cross_validation import Measured
 from semco.methods.semantic_probe import SemanticProbe
 from semco.models import LinearHead
 from semco.run.folder import RunFolder
@@ -46,6 +47,12 @@ def make_config(tiny_values: dict[str, Any], tmp_path: Path) -> Make:
     return make
 
 
+@pytest.fixture
+def probe_never_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A probe is better on these images, which only differ in their brightness."""
+    monkeypatch.setattr(Measured, "is_probe_better", lambda _: False)
+
+
 def without_test_images(config: Config, tmp_path: Path) -> Config:
     with np.load(config.data.source) as images:
         np.savez(tmp_path / "untested.npz", **{name: images[name] for name in images if not name.endswith("_test")})
@@ -54,12 +61,13 @@ def without_test_images(config: Config, tmp_path: Path) -> Config:
     )
 
 
+@pytest.mark.usefixtures("probe_never_kept")
 def test_a_request_from_loaded_weights_that_names_no_method_is_fitted(make_config: Make, tmp_path: Path) -> None:
     recorder = Recorder()
     result = train(make_config(), tmp_path / "run", recorder)
     assert (result.method, result.steps) == ("semantic_probe", 0)
     assert RunFolder(tmp_path / "run").request().method.name == "auto"
-    assert recorder.loaded == {"frozen layers": (480, 480)}  # two views of 160 and 80 images, as one figure
+    assert recorder.loaded == {"looking at the photos": (480, 480)}  # two views of 160 and 80 images, as one figure
     first, solved = (text for text in recorder.messages if "right for" in text)
     assert first.startswith("first answer, a linear probe: right for ")
     assert result.accuracy is not None
@@ -71,6 +79,7 @@ def test_a_request_from_loaded_weights_that_names_no_method_is_fitted(make_confi
     assert result.seconds > 0
 
 
+@pytest.mark.usefixtures("probe_never_kept")
 def test_the_saved_model_is_the_head_that_was_fitted(make_config: Make, tmp_path: Path) -> None:
     """It predicts from photos what the run predicted from features that it had stored."""
     result = train(make_config(), tmp_path / "run")
@@ -84,6 +93,7 @@ def test_the_saved_model_is_the_head_that_was_fitted(make_config: Make, tmp_path
     torch.testing.assert_close(plain, mirrored)  # both views count the same
 
 
+@pytest.mark.usefixtures("probe_never_kept")
 def test_without_test_images_the_labels_are_cross_validated(make_config: Make, tmp_path: Path) -> None:
     result = train(without_test_images(make_config(), tmp_path), tmp_path / "run")
     assert result.accuracy is not None
@@ -125,6 +135,7 @@ def test_the_probe_is_kept_if_it_is_better(make_config: Make, tmp_path: Path, mo
     assert all(torch.equal(kept[name], alone[name]) for name in kept)
 
 
+@pytest.mark.usefixtures("probe_never_kept")
 def test_the_temperature_is_part_of_the_head(
     make_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,6 +147,7 @@ def test_the_temperature_is_part_of_the_head(
     torch.testing.assert_close(weights[0]["heads.one_hot.weight"], 4 * weights[1]["heads.one_hot.weight"])
 
 
+@pytest.mark.usefixtures("probe_never_kept")
 def test_a_stopped_run_is_resumed_and_the_views_are_computed_once(
     make_config: Make, tmp_path: Path, cache: Path
 ) -> None:

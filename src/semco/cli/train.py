@@ -87,12 +87,12 @@ def train_here(config: str, out: Path | None, as_json: bool, tensorboard: bool =
         from semco.config import Config
         from semco.experiment import train as run_training
         from semco.report.tensorboard import TensorBoard
-        from semco.resolve import choose_method
+        from semco.resolve import method_of
         from semco.run.folder import free_run_folder
         from semco.training.observer import Observers
 
     chosen = Config.from_yaml(config)
-    title = f"{choose_method(chosen)[0].name} on {Path(chosen.data.source).name}"
+    title = f"{method_of(chosen).name} on {Path(chosen.data.source).name}"
     if tensorboard or "RANK" not in os.environ:  # processes that torchrun restarts look for the folder themselves
         out = out or free_run_folder(chosen)
     board = TensorBoard(out) if tensorboard and out is not None and is_main() else None

@@ -40,7 +40,7 @@ MOST_TEST_BYTES = 2 * 10**9
 # The parts of the data, as the seal of the problem names them.
 TRAINING, TEST = "training images", "test images"
 # Names of the passes through the frozen layers, for their progress.
-PROGRESS, TEST_PROGRESS = "frozen layers", "frozen layers, test images"
+PROGRESS, TEST_PROGRESS, VIEW_PROGRESS = "frozen layers", "frozen layers, test images", "looking at the photos"
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class RunInputs:
             file, plain = self._view_file(part, is_mirrored), self._views_of(self._images_of(part))
             images: Inputs = MirroredInputs(plain) if is_mirrored else plain
             kind = "the mirrored view of " if is_mirrored else ""
-            self._views[part, is_mirrored] = self._cached(file, images, f"{kind}{file.images:,} {part}", PROGRESS)
+            self._views[part, is_mirrored] = self._cached(file, images, f"{kind}{file.images:,} {part}", VIEW_PROGRESS)
         return self._views[part, is_mirrored]
 
     @cached_property
@@ -202,8 +202,8 @@ class RunInputs:
         return self._cached(self.test_file, self._views_of(images), f"{len(images):,} test images", TEST_PROGRESS)
 
     @cached_property
-    def _features(self) -> Path:
-        """The folder of all files of outputs of frozen layers."""
+    def features_folder(self) -> Path:
+        """The folder of all files of outputs of frozen layers; asked for first, all processes have to ask."""
         return broadcast_from_main(cache_folder("features") or self.run / "features", self.processes)
 
     @cached_property
@@ -225,17 +225,14 @@ class RunInputs:
                 self.problem.std,
             ]
         )
-        return FeatureFile(self._features / key, count, views, self._frozen_shape)
+        return FeatureFile(self.features_folder / key, count, views, self._frozen_shape)
 
     def _cached(self, file: FeatureFile, images: Inputs, what: str, name: str) -> CachedInputs:
         """Compute the outputs of the frozen layers, unless a run before has done so; ``name`` is for the progress."""
         with same_error_everywhere(self.processes):
             if self.processes.is_main and not file.is_complete():
-                self.observer.on_message(
-                    f"computing the outputs of the {self._tuned.first} frozen layers once, for {what}: "
-                    f"{data_size(file.size)} in {file.folder}"
-                )
-                remove_oldest(self._features, file.folder, max(0, cache_limit(MOST_CACHED) - file.size))
+                self.observer.on_message(self._announcement(file, what))
+                remove_oldest(self.features_folder, file.folder, max(0, cache_limit(MOST_CACHED) - file.size))
                 file.compute(self.frozen, images, self.device, self._progress_of(file, name))
         try:
             return CachedInputs(file, self.device)
@@ -251,3 +248,11 @@ class RunInputs:
         files = self.view_files(mirrors=self.config.method.mirrors)
         before, total = sum(each.images for each in files[: files.index(file)]), sum(each.images for each in files)
         return lambda done, _: self.observer.on_loading(name, before + done, total)
+
+    def _announcement(self, file: FeatureFile, what: str) -> str:
+        if self.is_fitted:
+            return f"the network looks once at {what}, and what it sees is kept in {file.folder}"
+        return (
+            f"computing the outputs of the {self._tuned.first} frozen layers once, for {what}: "
+            f"{data_size(file.size)} in {file.folder}"
+        )

@@ -12,9 +12,8 @@ from semco.data.split import count_labels
 from semco.data.split_file import read_labelled
 from semco.errors import UserError
 from semco.labels import LabelEmbeddings, label_source
-from semco.methods.base import Method
 from semco.models import SMALL_SIDE, inspect_backbone
-from semco.resolve import DataFacts, choose_method
+from semco.resolve import DataFacts, method_of
 from semco.training.observer import Observer
 
 # Fields of the labels that say what happens to the vectors, not what they are.
@@ -76,7 +75,7 @@ def vectors_of(
     A method without a semantic head can do without vectors, and gets None for names that have none.
     """
     found: dict[str, LabelEmbeddings | None] = {}
-    method = Method.registry[choose_method(config)[0].name]
+    method = method_of(config)
 
     def look_up(labels: LabelsConfig) -> LabelEmbeddings | None:
         key = labels.model_dump_json(exclude=USES)

@@ -108,12 +108,15 @@ def fit_views(context: Context, minutes: float) -> tuple[Config, list[str]]:
         seconds = StepTimer(context.with_config(config)).frozen_seconds()
     views = "the plain and the mirrored view" if config.method.mirrors else "the plain view"
     lines = [f"plan: {views} of each photo through {config.model.backbone}, about {duration(seconds)} here"]
-    if seconds > limit:
-        lines.append(
-            f"this does not fit into {duration(limit)}: the network has to see each photo once, which takes about "
-            f"{duration(seconds)}; fewer photos or a smaller data.image_size take less"
-        )
-    return config, lines
+    return config, lines if seconds <= limit else [*lines, too_long(seconds, minutes)]
+
+
+def too_long(seconds: float, minutes: float) -> str:
+    """Return a sentence about minutes that cannot be held, and what takes less."""
+    return (
+        f"this does not fit into the {duration(max(0.0, 60 * minutes))} that are left: it takes {duration(seconds)} at "
+        "least; fewer photos, a smaller data.image_size or the method semantic_probe take less"
+    )
 
 
 def _covered(speed: Speed) -> str:

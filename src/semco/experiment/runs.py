@@ -19,7 +19,7 @@ from semco.experiment.fit import make_trainer
 from semco.experiment.fitted import fit_head
 from semco.experiment.judge import judge, measure_probe
 from semco.experiment.loading import Loaded, load_request
-from semco.experiment.plan import describe_plan, fit_views, measure_speed, with_steps
+from semco.experiment.plan import describe_plan, fit_views, measure_speed, too_long, with_steps
 from semco.experiment.problem import prepare
 from semco.experiment.problem_files import read_problem, write_problem
 from semco.experiment.write import Steps, write
@@ -86,8 +86,11 @@ def _start(
         device = choose_device(config.training.device, processes)
         problem = prepare(config, loaded.dataset, loaded.facts.label_vectors(config.labels), observer)
         context = Context.of(config, path, problem, device, processes, observer, started)
-        if processes.is_main and request.training.minutes is not None:
-            config = _fit_into_minutes(request, loaded, machine, context)
+    if request.training.minutes is not None:
+        assert context.inputs.features_folder  # all processes agree on it, before one of them makes the plan
+        with same_error_everywhere(processes):
+            if processes.is_main:
+                config = _fit_into_minutes(request, loaded, machine, context)
     config = broadcast_from_main(config, processes)
     with same_error_everywhere(processes):
         if processes.is_main:
@@ -96,21 +99,19 @@ def _start(
 
 
 def _fit_into_minutes(request: Config, loaded: Loaded, machine: Machine, context: Context) -> Config:
-    """Return the configuration with as many steps as fit into the minutes of the request."""
-    config, observer = context.config, context.observer
-    minutes = request.training.minutes
-    assert minutes is not None
-    minutes -= (time.monotonic() - context.started) / 60
+    """Return the configuration with as many views and steps as fit into what is left of the minutes of the request."""
+    assert request.training.minutes is not None
+    minutes = request.training.minutes - (time.monotonic() - context.started) / 60
     if isinstance(context.method, FittedMethod):
         config, lines = fit_views(context, minutes)
-        for line in lines:
-            observer.on_message(line)
-        return config
-    speed = measure_speed(context)
-    steps = speed.steps_in(minutes, config.training.total_steps)
-    config = resolve(with_steps(request, steps), loaded.facts, machine).config
-    for line in describe_plan(config, speed, context.processes.world_size):
-        observer.on_message(line)
+    else:
+        speed = measure_speed(context)
+        steps = speed.steps_in(minutes, context.config.training.total_steps)
+        config = resolve(with_steps(request, steps), loaded.facts, machine).config
+        lines = describe_plan(config, speed, context.processes.world_size)
+        lines += [] if speed.seconds(steps) <= 60 * minutes else [too_long(speed.seconds(steps), minutes)]
+    for line in lines:
+        context.observer.on_message(line)
     return config
 
 

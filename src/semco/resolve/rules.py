@@ -57,10 +57,8 @@ def resolve(request: Config, data: DataFacts, machine: Machine) -> Resolution:
     Without steps or epochs, the length is the most that a run takes; how many steps fit into ``training.minutes`` is
     known when a few were timed, and the request can then be resolved again with their number.
     """
-    chosen, why = choose_method(request)
-    config = request = request.model_copy(update={"method": chosen})
     check_request(request)
-    reasons = {"method.name": why} if why else {}
+    config, reasons = request, {}
     for name, rule in RULES.items():
         if is_open(name, request):
             value, reasons[name] = rule(config, data, machine)
@@ -71,23 +69,26 @@ def resolve(request: Config, data: DataFacts, machine: Machine) -> Resolution:
     return Resolution(Config.parse(config.model_dump()), reasons, _notes(config, machine))
 
 
-def choose_method(request: Config) -> tuple[MethodConfig, str]:
-    """Return the method of a request, and why, if it leaves that open: on loaded weights a head is fitted in seconds,
-    unless the request gives a number of steps or trains layers of the backbone."""
-    if request.method.name != AUTO:
-        return request.method, ""
-    asks_for_steps = request.training.steps is not None or request.training.epochs is not None
-    is_fitted = has_weights(request.model) and request.model.tune in (AUTO, "heads") and not asks_for_steps
-    name = FITTED_METHOD if is_fitted else DEFAULT_METHOD
-    return method_config_class(name)(name=name), "the weights are loaded" if is_fitted else "the network is trained"
+def method_of(request: Config) -> type[Method[MethodConfig]]:
+    """Return the method that a request leads to, whatever the data are."""
+    name = request.method.name
+    return Method.registry[_method(request)[0] if name == AUTO else name]
+
+
+def _method(config: Config, *_facts: DataFacts | Machine) -> Answer:
+    """On loaded weights a head is fitted in seconds, unless steps are asked for or layers of the backbone trained."""
+    asks_for_steps = config.training.steps is not None or config.training.epochs is not None
+    if has_weights(config.model) and config.model.tune in (AUTO, "heads") and not asks_for_steps:
+        return FITTED_METHOD, "the weights are loaded"
+    return DEFAULT_METHOD, "the network is trained"
 
 
 def check_request(request: Config) -> None:
     """Refuse what the method cannot do."""
-    method = Method.registry[request.method.name]
+    method = method_of(request)
     if request.evaluation.head not in (AUTO, "one_hot") and "semantic" not in method.heads:
         raise UserError(
-            f"evaluation.head={request.evaluation.head} needs a semantic head, which {request.method.name} does not "
+            f"evaluation.head={request.evaluation.head} needs a semantic head, which {method.name} does not "
             "have; use evaluation.head=one_hot."
         )
 
@@ -118,6 +119,8 @@ def value_of(config: Config, name: str) -> Any:
 def with_value(config: Config, name: str, value: Any) -> Config:
     """Return a configuration with another value in a field of dotted name."""
     section, _, field = name.partition(".")
+    if name == "method.name":  # which decides the other fields of the section
+        return config.model_copy(update={"method": method_config_class(value)(name=value)})
     changed = getattr(config, section).model_copy(update={field: value})
     return config.model_copy(update={section: changed})
 
@@ -282,6 +285,7 @@ def _every(part: int, most: int) -> Rule:
 
 
 RULES: dict[str, Rule] = {
+    "method.name": _method,
     "data.image_size": _image_size,
     "data.validation": _validation,
     "labels.source": _label_source,
