@@ -292,8 +292,6 @@ class EvaluationConfig(Section):
     from loaded weights it is the mean."""
     batch_size: int = Field(default=256, ge=1)
     """Images per batch in evaluation."""
-    folds: int = Field(default=5, ge=2, le=100)
-    """Parts into which the labels are divided to cross-validate and calibrate a head that is fitted, not trained."""
 
 
 class MethodConfig(Section):

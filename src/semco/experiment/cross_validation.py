@@ -16,6 +16,8 @@ from semco.run.result import ProbeResult
 
 # Folds of a method that is trained, by what is trained; each costs as much as the run.
 FOLDS = {"heads": 3, "top": 2, "all": 0}
+# Those of a head that is fitted in about a second.
+FITTED_FOLDS = 5
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from semco.data.randomness import make_numpy_generator
 from semco.distributed.processes import broadcast_from_main, same_error_everywhere
 from semco.evaluation.calibration import fit_temperature
 from semco.experiment.context import Context
-from semco.experiment.cross_validation import Measured, fold_positions
+from semco.experiment.cross_validation import FITTED_FOLDS, Measured, fold_positions
 from semco.experiment.judge import Verdict
 from semco.methods import FittedMethod
 from semco.methods.linear_probe import LinearProbe, fit_probe
@@ -140,8 +140,8 @@ def _held_out(
     context: Context, x: Tensor, fit: Callable[[Tensor, Tensor], LinearHead]
 ) -> tuple[Tensor, NDArray[np.int64]]:
     """Return logits (n, K) of labelled rows by heads that were fitted without them, and the positions of the rows."""
-    class_ids, config = context.problem.labelled_class_ids, context.config
-    folds = fold_positions(class_ids.numpy(), config.evaluation.folds, config.training.seed)
+    class_ids = context.problem.labelled_class_ids
+    folds = fold_positions(class_ids.numpy(), FITTED_FOLDS, context.config.training.seed)
     logits = [torch.empty(0, context.problem.dataset.num_classes)]
     for fold in folds:
         kept = np.delete(np.arange(len(x)), fold)
