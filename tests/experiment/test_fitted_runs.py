@@ -20,6 +20,7 @@ from semco.experiment.continuation import continue_run
 from semco.experiment.cross_validation import Measured
 from semco.methods.semantic_probe import SemanticProbe
 from semco.models import LinearHead
+from semco.models.backbone import close_up
 from semco.run.folder import RunFolder
 from tests.experiment.same_runs import assert_same_run, weights_of
 from tests.experiment.test_pretrained_runs import Recorder, write_weights
@@ -85,12 +86,13 @@ def test_the_saved_model_is_the_head_that_was_fitted(make_config: Make, tmp_path
     result = train(make_config(), tmp_path / "run")
     model = load_model(tmp_path / "run" / "model")
     assert model.description.transform is not None
-    assert model.description.transform.mirrors
+    assert model.description.transform.has_close_up
     assert evaluate_run(tmp_path / "run").accuracy == result.test_accuracy
     images = torch.randn(3, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
-        plain, mirrored = (model.network(each).logits for each in (images, images.flip(-1)))
-    torch.testing.assert_close(plain, mirrored)  # both views count the same
+        views = torch.stack([model.network.backbone(each) for each in (images, close_up(images))], dim=1)
+        expected = model.network.heads["one_hot"](model.network.transform(views))
+        torch.testing.assert_close(model.network(images).logits, expected)
 
 
 @pytest.mark.usefixtures("probe_never_kept")
@@ -154,7 +156,7 @@ def test_a_stopped_run_is_resumed_and_the_views_are_computed_once(
     train(make_config(), tmp_path / "whole")
     shutil.rmtree(cache)
     with pytest.raises(RuntimeError, match="crash"):
-        train(make_config(), tmp_path / "broken", Recorder(last_chunk=10))  # in the mirrored view
+        train(make_config(), tmp_path / "broken", Recorder(last_chunk=10))  # in the close-up
     resume(tmp_path / "broken")
     assert_same_run(tmp_path / "whole", tmp_path / "broken")
     again = Recorder()

@@ -79,7 +79,7 @@ def test_a_fitted_run_does_everything_once(request_from_weights: Config, counts:
         "weights loaded": 1,
         f"pixels hashed {TRAINING}": 1,
         f"pixels hashed {TEST}": 1,
-        "checked features.f32": 4,  # a plain and a mirrored view of training and test images
+        "checked features.f32": 4,  # a plain view and a close-up of training and test images
     }
 
 

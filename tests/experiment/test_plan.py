@@ -184,12 +184,12 @@ def test_a_method_without_steps_is_not_timed(
 
 
 @pytest.mark.parametrize(
-    ("seconds_per_view", "is_mirrored", "fits"),
+    ("seconds_per_view", "is_close_up", "fits"),
     [(10.0, True, True), (40.0, False, True), (70.0, False, False)],
 )
 def test_minutes_decide_how_many_views_a_fitted_head_reads(
     seconds_per_view: float,
-    is_mirrored: bool,
+    is_close_up: bool,
     fits: bool,
     make_config: Make,
     weights: Path,
@@ -197,16 +197,16 @@ def test_minutes_decide_how_many_views_a_fitted_head_reads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def frozen_seconds(timer: StepTimer) -> float:
-        return seconds_per_view * (1 + timer._context.inputs.config.method.mirrors)
+        return seconds_per_view * (1 + timer._context.inputs.config.method.has_close_up)
 
     monkeypatch.setattr(StepTimer, "frozen_seconds", frozen_seconds)
     observer = Said()
     over = {"method": {"name": "semantic_probe"}, "model": {"weights": str(weights)}, "training": {"minutes": 1}}
     train(make_config(**over), tmp_path / "run", observer, started=time.monotonic())
-    assert RunFolder(tmp_path / "run").config().method.mirrors is is_mirrored
+    assert RunFolder(tmp_path / "run").config().method.has_close_up is is_close_up
     model = load_model(tmp_path / "run" / "model")
     assert model.network.transform is not None
-    assert model.network.transform.mirrors is is_mirrored
+    assert model.network.transform.has_close_up is is_close_up
     assert any("this does not fit into" in line for line in observer.messages) is not fits
 
 

@@ -48,7 +48,7 @@ def test_the_transform_is_a_root_and_a_principal_component_analysis() -> None:
     signs = np.sign((axes.numpy().T * reference.components_).sum(axis=1))
     np.testing.assert_allclose(axes.numpy().T * signs[:, None], reference.components_, atol=1e-4)
     expected = normalize(torch.from_numpy(reference.transform(roots.double().numpy()) * signs).float(), dim=1)
-    torch.testing.assert_close(FeatureTransform(mean, axes, mirrors=True)(views), expected, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(FeatureTransform(mean, axes, has_close_up=True)(views), expected, atol=1e-4, rtol=1e-4)
 
 
 def test_there_are_no_more_axes_than_the_photos_span() -> None:

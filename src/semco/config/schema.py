@@ -306,8 +306,8 @@ class MethodConfig(Section):
         return False
 
     @property
-    def mirrors(self) -> bool:
-        """Whether a method that is fitted reads the mirrored view of each photo beside the plain one."""
+    def has_close_up(self) -> bool:
+        """Whether a method that is fitted reads the close-up of each photo beside the plain one."""
         return False
 
 

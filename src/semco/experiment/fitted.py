@@ -66,11 +66,11 @@ def fit_head(context: Context) -> Verdict:
     """Return the fitted network, or the probe if that is better on photos whose labels were held out."""
     method = context.method
     assert isinstance(method, FittedMethod)
-    first = _on_main(context, partial(_fit_probe, context, *_inputs(context, mirrors=False)))
+    first = _on_main(context, partial(_fit_probe, context, *_inputs(context, has_close_up=False)))
     best = first
     if not isinstance(method, LinearProbe):
         context.observer.on_message(f"first answer, a linear probe: {_accuracy(first)}")
-        views = _inputs(context, mirrors=context.config.method.mirrors)
+        views = _inputs(context, has_close_up=context.config.method.has_close_up)
         best = _on_main(context, partial(_fit_method, context, method, *views))
         context.observer.on_message(f"{method.name}: {_accuracy(best)}")
     return _judge(context, best, first)
@@ -101,9 +101,11 @@ def _on_main(context: Context, compute: Callable[[], Candidate]) -> Candidate:
     return found
 
 
-def _inputs(context: Context, *, mirrors: bool) -> tuple[Inputs, Inputs | None]:
+def _inputs(context: Context, *, has_close_up: bool) -> tuple[Inputs, Inputs | None]:
     """Return the features of training and test photos, which may have to be computed first; in all processes."""
-    return context.inputs.views_of_training(mirrors=mirrors), context.inputs.views_of_test(mirrors=mirrors)
+    return context.inputs.views_of_training(has_close_up=has_close_up), context.inputs.views_of_test(
+        has_close_up=has_close_up
+    )
 
 
 def _fit_probe(context: Context, training: Inputs, test: Inputs | None) -> Candidate:

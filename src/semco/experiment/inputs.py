@@ -30,7 +30,7 @@ from semco.models.tuning import TunedNetwork, tune_network
 from semco.run.seal import digest_of
 from semco.training.allocator import with_reused_memory
 from semco.training.execution import prepare_network
-from semco.training.features import CachedInputs, FeatureFile, MirroredInputs, ViewInputs
+from semco.training.features import CachedInputs, CloseUpInputs, FeatureFile, ViewInputs
 from semco.training.observer import Observer
 
 # Bytes that all cached outputs of frozen layers may take; the files that were used longest ago are removed.
@@ -83,7 +83,7 @@ class RunInputs:
     def training(self) -> Inputs:
         """The training images; those of a method that is fitted are features (V, F) of their views."""
         if self.is_fitted:
-            return self.views_of_training(mirrors=self.config.method.mirrors)
+            return self.views_of_training(has_close_up=self.config.method.has_close_up)
         images, file = self._views_of(self.problem.dataset.train_images), self.training_file
         if file is None:
             return images
@@ -117,7 +117,9 @@ class RunInputs:
         images, batch_size = self.problem.dataset.test_images, self.config.evaluation.batch_size
         assert images is not None
         share = self.processes.share(len(images))
-        stored = self.views_of_test(mirrors=self.config.method.mirrors) if self.is_fitted else self._cached_test
+        stored = (
+            self.views_of_test(has_close_up=self.config.method.has_close_up) if self.is_fitted else self._cached_test
+        )
         if stored is not None:
             size = images_at_a_time(batch_size, stored.shape)
             for start in range(share.start, share.stop, size):
@@ -126,25 +128,25 @@ class RunInputs:
         batches = image_batches(images[share], self.problem.mean, self.problem.std, batch_size, self.device)
         yield from self._run_frozen(batches, len(images[share])) if self.is_cached else batches
 
-    def views_of_training(self, *, mirrors: bool) -> Inputs:
+    def views_of_training(self, *, has_close_up: bool) -> Inputs:
         """Return the features of the views of the training images, which are computed unless they are stored."""
-        return ViewInputs([self._view(TRAINING, each) for each in ((False, True) if mirrors else (False,))])
+        return ViewInputs([self._view(TRAINING, each) for each in ((False, True) if has_close_up else (False,))])
 
-    def views_of_test(self, *, mirrors: bool) -> Inputs | None:
+    def views_of_test(self, *, has_close_up: bool) -> Inputs | None:
         """The same for the test images; None if there are none."""
         if self.problem.dataset.test_images is None:
             return None
-        return ViewInputs([self._view(TEST, each) for each in ((False, True) if mirrors else (False,))])
+        return ViewInputs([self._view(TEST, each) for each in ((False, True) if has_close_up else (False,))])
 
-    def view_files(self, *, mirrors: bool) -> list[FeatureFile]:
+    def view_files(self, *, has_close_up: bool) -> list[FeatureFile]:
         """Return the files of the features that a method which is fitted reads, in the order of their use."""
         parts = [TRAINING] if self.problem.dataset.test_images is None else [TRAINING, TEST]
-        each = [(part, is_mirrored) for is_mirrored in (False, True) for part in parts]
-        return [self._view_file(*one) for one in each if mirrors or not one[1]]
+        each = [(part, is_close_up) for is_close_up in (False, True) for part in parts]
+        return [self._view_file(*one) for one in each if has_close_up or not one[1]]
 
-    def _view_file(self, part: str, is_mirrored: bool) -> FeatureFile:
+    def _view_file(self, part: str, is_close_up: bool) -> FeatureFile:
         images = self._images_of(part)
-        return self._feature_file(part, len(images), views=0, augment={"mirrored": True} if is_mirrored else None)
+        return self._feature_file(part, len(images), views=0, augment={"view": "close-up"} if is_close_up else None)
 
     def _images_of(self, part: str) -> Tensor:
         dataset = self.problem.dataset
@@ -152,13 +154,13 @@ class RunInputs:
         assert images is not None
         return images
 
-    def _view(self, part: str, is_mirrored: bool) -> CachedInputs:
-        if (part, is_mirrored) not in self._views:
-            file, plain = self._view_file(part, is_mirrored), self._views_of(self._images_of(part))
-            images: Inputs = MirroredInputs(plain) if is_mirrored else plain
-            kind = "the mirrored view of " if is_mirrored else ""
-            self._views[part, is_mirrored] = self._cached(file, images, f"{kind}{file.images:,} {part}", VIEW_PROGRESS)
-        return self._views[part, is_mirrored]
+    def _view(self, part: str, is_close_up: bool) -> CachedInputs:
+        if (part, is_close_up) not in self._views:
+            file, plain = self._view_file(part, is_close_up), self._views_of(self._images_of(part))
+            images: Inputs = CloseUpInputs(plain) if is_close_up else plain
+            kind = "the close-up of " if is_close_up else ""
+            self._views[part, is_close_up] = self._cached(file, images, f"{kind}{file.images:,} {part}", VIEW_PROGRESS)
+        return self._views[part, is_close_up]
 
     @cached_property
     def _views(self) -> dict[tuple[str, bool], CachedInputs]:
@@ -245,7 +247,7 @@ class RunInputs:
         """Return what reports the images of a file that are done; of views, as a part of all views of all images."""
         if not self.is_fitted:
             return partial(self.observer.on_loading, name)
-        files = self.view_files(mirrors=self.config.method.mirrors)
+        files = self.view_files(has_close_up=self.config.method.has_close_up)
         before, total = sum(each.images for each in files[: files.index(file)]), sum(each.images for each in files)
         return lambda done, _: self.observer.on_loading(name, before + done, total)
 

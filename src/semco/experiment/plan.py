@@ -103,10 +103,10 @@ def fit_views(context: Context, minutes: float) -> tuple[Config, list[str]]:
     """
     config, limit = context.config, 60 * minutes
     seconds = StepTimer(context).frozen_seconds()
-    if seconds > limit and config.method.mirrors:
-        config = config.model_copy(update={"method": config.method.model_copy(update={"mirror": False})})
+    if seconds > limit and config.method.has_close_up:
+        config = config.model_copy(update={"method": config.method.model_copy(update={"close_up": False})})
         seconds = StepTimer(context.with_config(config)).frozen_seconds()
-    views = "the plain and the mirrored view" if config.method.mirrors else "the plain view"
+    views = "the plain view and a close-up" if config.method.has_close_up else "the plain view"
     lines = [f"plan: {views} of each photo through {config.model.backbone}, about {duration(seconds)} here"]
     return config, lines if seconds <= limit else [*lines, too_long(seconds, minutes)]
 
@@ -178,7 +178,7 @@ class StepTimer:
         """Return the duration of the pass through the frozen layers of all images whose outputs no run has stored."""
         inputs = self._context.inputs
         if inputs.is_fitted:
-            files: list[FeatureFile | None] = [*inputs.view_files(mirrors=inputs.config.method.mirrors)]
+            files: list[FeatureFile | None] = [*inputs.view_files(has_close_up=inputs.config.method.has_close_up)]
         else:
             files = [inputs.training_file, inputs.test_file]
         missing = sum(file.count_missing() for file in files if file is not None)

@@ -136,8 +136,8 @@ class FittedMethod(Method[C]):
     """A method that takes no steps: its head is fitted to features of a frozen backbone.
 
     `transform` makes what the head reads from the features of all photos and does not know their labels, so that a
-    cross-validation makes it once. `fit` is called for every set of labels. ``config.mirrors`` says whether the
-    features of the mirrored view of each photo are read beside those of the plain one.
+    cross-validation makes it once. `fit` is called for every set of labels. ``config.has_close_up`` says whether the
+    features of the close-up of each photo are read beside those of the plain one.
     """
 
     # Photos of the pool that are read at most, chosen at random; 0: the method does not use the pool.

@@ -44,16 +44,16 @@ class SemanticProbeConfig(MethodConfig):
     little of looks; class attributes say what a class looks like."""
     penalty: float = Field(default=0.05, gt=0)
     """Strength of the L2 penalty of the logistic regression."""
-    mirror: bool = True
-    """Use the mirrored view of each photo beside the plain one; without it, all takes half of the time."""
+    close_up: bool = True
+    """Use the close-up of each photo beside the plain one; without it, all takes half of the time."""
     sure: float = Field(default=0.2, ge=0)
     """Weight of the mean entropy of the answers for the unlabelled photos."""
     diverse: float = Field(default=0.3, ge=0)
     """Weight of the entropy of their mean answer."""
 
     @property
-    def mirrors(self) -> bool:
-        return self.mirror
+    def has_close_up(self) -> bool:
+        return self.close_up
 
 
 class SemanticProbe(FittedMethod[SemanticProbeConfig]):
@@ -73,7 +73,7 @@ class SemanticProbe(FittedMethod[SemanticProbeConfig]):
 
     def transform(self, photos: Photos) -> FeatureTransform:
         mean, axes = principal_axes(photos, self.config.axes)
-        return FeatureTransform(mean, axes, mirrors=self.config.mirror)
+        return FeatureTransform(mean, axes, has_close_up=self.config.close_up)
 
     def fit(self, x: Tensor, class_ids: Tensor, pool: Tensor) -> LinearHead:
         vectors = self.label_vectors.cpu()

@@ -29,8 +29,8 @@ class CachedViews(Backbone):
     def forward(self, images: Tensor) -> Tensor:
         return images[:, 0]
 
-    def views(self, images: Tensor, *, mirrors: bool) -> Tensor:
-        return images if mirrors else images[:, :1]
+    def views(self, images: Tensor, *, has_close_up: bool) -> Tensor:
+        return images if has_close_up else images[:, :1]
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ class Network(nn.Module):
         """Return the outputs for images (N, C, H, W)."""
         if self.transform is None:
             return self.heads_from(self.backbone(images))
-        return self.heads_from(self.transform(self.backbone.views(images, mirrors=self.transform.mirrors)))
+        return self.heads_from(self.transform(self.backbone.views(images, has_close_up=self.transform.has_close_up)))
 
     def heads_from(self, features: Tensor) -> Outputs:
         """Return the outputs for features (N, F), which a method may have changed."""

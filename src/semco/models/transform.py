@@ -19,8 +19,8 @@ class TransformShape(Section):
 
     axes: Annotated[int, Field(ge=1, le=2**20)]
     """D."""
-    mirrors: bool
-    """Whether the mirrored view of each photo is used beside the plain one when the model predicts."""
+    has_close_up: bool
+    """Whether the close-up of each photo is used beside the plain one when the model predicts."""
 
 
 class FeatureTransform(nn.Module):
@@ -29,20 +29,20 @@ class FeatureTransform(nn.Module):
     mean: Tensor  # (F,) of the roots
     axes: Tensor  # (F, D)
 
-    def __init__(self, mean: Tensor, axes: Tensor, *, mirrors: bool) -> None:
+    def __init__(self, mean: Tensor, axes: Tensor, *, has_close_up: bool) -> None:
         super().__init__()
         self.register_buffer("mean", mean)
         self.register_buffer("axes", axes)
-        self.mirrors = mirrors
+        self.has_close_up = has_close_up
 
     @classmethod
     def empty(cls, features: int, shape: TransformShape) -> FeatureTransform:
         """Return a transform of a shape, whose numbers are to be loaded."""
-        return cls(torch.zeros(features), torch.zeros(features, shape.axes), mirrors=shape.mirrors)
+        return cls(torch.zeros(features), torch.zeros(features, shape.axes), has_close_up=shape.has_close_up)
 
     @property
     def shape(self) -> TransformShape:
-        return TransformShape(axes=self.axes.shape[1], mirrors=self.mirrors)
+        return TransformShape(axes=self.axes.shape[1], has_close_up=self.has_close_up)
 
     def forward(self, views: Tensor) -> Tensor:
         return nn.functional.normalize((root(views) - self.mean) @ self.axes, dim=-1)

@@ -24,6 +24,7 @@ from semco.data.inputs import Inputs, move
 from semco.data.randomness import make_generator
 from semco.data.storage.chunks import Chunk, ChunkedFile, Report
 from semco.data.storage.mapped import count_read, map_array
+from semco.models.backbone import close_up
 from semco.training.allocator import reuse_freed_memory
 from semco.types import Views
 
@@ -133,8 +134,8 @@ class CachedInputs:
         return move(rows, self._device)
 
 
-class MirroredInputs:
-    """`semco.data.inputs.Inputs` whose plain views are mirror images."""
+class CloseUpInputs:
+    """`semco.data.inputs.Inputs` whose plain views are close-ups."""
 
     def __init__(self, images: Inputs) -> None:
         self.shape, self._images = images.shape, images
@@ -143,7 +144,7 @@ class MirroredInputs:
         return self._images.views(position, weak, strong, generator)
 
     def plain(self, position: Tensor) -> Tensor:
-        return self._images.plain(position).flip(-1).contiguous(memory_format=torch.channels_last)
+        return close_up(self._images.plain(position)).contiguous(memory_format=torch.channels_last)
 
 
 class ViewInputs:
