@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from semco.config import Config, configure, merge
+from semco.evaluation.engine import with_engine
 from semco.evaluation.model_file import load_model
 from semco.evaluation.run import evaluate_run
 from semco.experiment import fitted, resume, train
@@ -93,6 +94,9 @@ def test_the_saved_model_is_the_head_that_was_fitted(make_config: Make, tmp_path
         views = torch.stack([model.network.backbone(each) for each in (images, close_up(images))], dim=1)
         expected = model.network.heads["one_hot"](model.network.transform(views))
         torch.testing.assert_close(model.network(images).logits, expected)
+        for engine in ("torch", "onnx"):
+            found = with_engine(model, engine=engine).network(images)  # type: ignore[arg-type]
+            torch.testing.assert_close(found.logits, expected, atol=1e-3, rtol=1e-3)
 
 
 @pytest.mark.usefixtures("probe_never_kept")

@@ -49,8 +49,7 @@ class Backbone(nn.Module, ABC):
 
     def views(self, images: Tensor, *, has_close_up: bool) -> Tensor:
         """Return the features (N, V, F) of images (N, C, H, W), and if asked those of their close-ups."""
-        each = (images, close_up(images)) if has_close_up else (images,)
-        return torch.stack([self(view) for view in each], dim=1)
+        return features_of_views(self, images, has_close_up)
 
     def _run(self, images: Tensor) -> Tensor:
         values = images
@@ -69,6 +68,12 @@ def set_precision(network: nn.Module, precision: Precision) -> None:
     for part in network.modules():
         if isinstance(part, Backbone):
             part.precision = precision
+
+
+def features_of_views(layers: nn.Module, images: Tensor, has_close_up: bool) -> Tensor:
+    """Return the features (N, V, F) of one or two views of images (N, C, H, W)."""
+    each = (images, close_up(images)) if has_close_up else (images,)
+    return torch.stack([layers(view) for view in each], dim=1)
 
 
 def close_up(images: Tensor) -> Tensor:
