@@ -145,6 +145,20 @@ def engines(
 
 
 @app.command()
+def fitted(
+    pool: Annotated[int, typer.Option(min=1, help="Unlabelled photos.")] = 1_000_000,
+    classes: Annotated[int, typer.Option(min=2, help="Classes.")] = 1000,
+    labels: Annotated[int, typer.Option(min=1, help="Labelled photos per class.")] = 5,
+    as_json: AsJson = False,
+) -> None:
+    """Measure a fit of a semantic probe to random features."""
+    from benchmarks.fitted import bench_fitted
+
+    result = bench_fitted(pool, classes, labels)
+    _print(result, [_labels_table({"fit": result})], as_json)
+
+
+@app.command()
 def scale(
     quick: Quick = False,
     threads: Threads = 2,

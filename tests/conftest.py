@@ -242,16 +242,17 @@ def each_probe_is_fitted_once() -> Iterator[None]:
     """Runs with the same labelled features share their probe, which takes half of the time of such a run to fit."""
     from torch import Tensor
 
-    from semco.evaluation.probe import Probe, fit_probe
+    from semco.methods.linear_probe import Probe, fit_probe
 
     fitted: dict[tuple[object, ...], Probe] = {}
 
-    def fit(features: Tensor, class_ids: Tensor, num_classes: int) -> Probe:
-        key = features.shape, features.numpy().tobytes(), tuple(class_ids.tolist()), num_classes
+    def fit(features: Tensor, class_ids: Tensor, num_classes: int, strength: float | None = None) -> Probe:
+        key = features.shape, features.numpy().tobytes(), tuple(class_ids.tolist()), num_classes, strength
         if key not in fitted:
-            fitted[key] = fit_probe(features, class_ids, num_classes)
+            fitted[key] = fit_probe(features, class_ids, num_classes, strength)
         return fitted[key]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("semco.experiment.model.fit_probe", fit)
+        patch.setattr("semco.experiment.fitted.fit_probe", fit)
         yield

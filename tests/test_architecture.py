@@ -206,7 +206,7 @@ def test_config_works_alone() -> None:
     finished = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False
     )
-    assert (finished.returncode, finished.stdout.strip()) == (0, "semco_plus"), finished.stderr
+    assert (finished.returncode, finished.stdout.strip()) == (0, "auto"), finished.stderr
 
 
 @every_file

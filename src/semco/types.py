@@ -185,6 +185,7 @@ class Task:
     labelled_counts: Tensor  # (K,) int64, labelled images of each class
     pool_size: int  # number of unlabelled images
     num_features: int = 0  # F of the backbone, for methods with trainable layers of their own
+    has_attributes: bool = False  # whether the label vectors say how the classes look, and not what their names mean
 
     @property
     def num_classes(self) -> int:

@@ -76,7 +76,7 @@ def test_a_short_demo_ends_in_a_page_with_photos(monkeypatch: pytest.MonkeyPatch
     values = json.loads(done.stdout.splitlines()[-1])
     assert [run["method"] for run in values["runs"]] == ["linear_probe", "semco_plus"]
     probe, ours = values["runs"]
-    assert probe["test_accuracy"] == ours["probe"]["test_accuracy"]
+    assert probe["accuracy"] == ours["probe"]["accuracy"]
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert values["report"] == str(folder / "report.html")
     assert page.count("data:image/jpeg;base64,") >= 24

@@ -14,7 +14,7 @@ from semco.errors import UserError
 from semco.methods import Method
 from semco.methods.semco_plus import FreeMatchThresholds
 
-SECTIONS = {name: type(values) for name, values in Config()}
+SECTIONS = {name: type(values) for name, values in Config()} | {"method": Method.registry["semco_plus"].Config}
 EVERYTHING = {**SECTIONS, **{name: each.Config for name, each in Method.registry.items()}}
 
 
@@ -50,7 +50,7 @@ def test_what_is_shown_can_be_set() -> None:
     shown = CliRunner().invoke(app, ["settings"]).output
     lines = [line.split("  ")[0] for line in shown.splitlines() if not line.startswith(" ") and "=" in line]
     assert len(lines) == sum(len(each.model_fields) for each in SECTIONS.values()) - 1  # but for the method's name
-    assert configure(settings=lines) == configure()
+    assert configure(settings=lines) == configure(options={"method": "semco_plus"})
 
 
 def test_one_section() -> None:

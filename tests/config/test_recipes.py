@@ -227,7 +227,7 @@ def test_a_registered_data_set_brings_its_defaults() -> None:
 
 def test_the_default_run() -> None:
     config = configure()
-    assert config.method.name == "semco_plus"
+    assert config.method.name == "auto"
     assert config.training.total_steps == 300 * 1024
     assert config.optim.warmup * config.training.total_steps == pytest.approx(10 * 1024)
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from test_distributed import assert_close, config_of, in_processes, train_all
 
-from semco.config import Config, ModelConfig, merge
+from semco.config import Config, ModelConfig, configure, merge
 from semco.experiment import train
 from semco.models import build_backbone
 from semco.run.folder import RunFolder
@@ -55,3 +55,21 @@ def test_two_processes_compute_what_one_does(
     files = [sorted(tmp_path.glob(f"cache-{count}/semco/features/*/features.*")) for count in ("one", "two")]
     assert [file.read_bytes() for file in files[0]] == [file.read_bytes() for file in files[1]]
     assert len(files[0]) == 4  # training and test images for top and heads
+
+
+def test_a_head_is_fitted_in_one_of_the_processes_and_all_have_it(
+    configs: dict[str, Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also after a plan, which only the main process makes."""
+    values = configs["folds"].model_dump(mode="json")
+    over = {"method": {"name": "semantic_probe"}, "training": {"steps": None, "minutes": 10}}
+    config = configure(options=merge(values, over))
+    for count in ("one", "two"):
+        (tmp_path / f"cache-{count}").mkdir()
+    in_processes(2, train_all_with_cache, str(tmp_path / "cache-two"), {str(tmp_path / "two"): config.to_yaml()})
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache-one"))
+    one, two = train(config, tmp_path / "one"), RunFolder(tmp_path / "two").result()
+    assert (one.accuracy, one.probe, one.heads) == (two.accuracy, two.probe, two.heads)
+    first, second = (load_file(tmp_path / run / "model" / "model.safetensors") for run in ("one", "two"))
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)

@@ -1,50 +1,41 @@
-"""The comparison with the linear probe, computed by hand."""
+"""Labels that are held out, and what becomes of the predictions for them, computed by hand."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from semco.config import Config, ModelConfig
-from semco.experiment.cross_validation import Comparison, fold_positions, number_of_folds
+from semco.experiment.cross_validation import Measured, fold_positions
 
 
-def compare(both: int, only_probe: int, only_trained: int, neither: int) -> Comparison:
-    counts = [both, only_probe, only_trained, neither]
-    return Comparison(
-        trained=np.repeat([True, False, True, False], counts), probe=np.repeat([True, True, False, False], counts)
-    )
+def measure(both: int, only_probe: int, only_model: int, neither: int) -> Measured:
+    counts = [both, only_probe, only_model, neither]
+    model, probe = np.repeat([True, False, True, False], counts), np.repeat([True, True, False, False], counts)
+    return Measured("cross_validation", model, probe)
 
 
-def test_accuracies() -> None:
-    comparison = compare(both=5, only_probe=2, only_trained=1, neither=2)
-    assert comparison.probe_accuracy == pytest.approx(0.7)
-    assert comparison.trained_accuracy == pytest.approx(0.6)
-
-
-@pytest.mark.parametrize(
-    ("only_probe", "only_trained", "is_better"),
-    [
-        (0, 0, False),
-        (1, 0, False),  # 1 is not above sqrt(1)
-        (2, 0, True),  # 2 > 1.41
-        (6, 3, False),  # 3 is not above sqrt(9)
-        (7, 3, True),  # 4 > 3.16
-        (3, 7, False),
-    ],
-)
-def test_the_probe_is_better_only_by_more_than_chance(only_probe: int, only_trained: int, is_better: bool) -> None:
-    assert compare(10, only_probe, only_trained, 4).is_probe_better() is is_better
+def test_accuracies_stand_side_by_side() -> None:
+    measured = measure(both=5, only_probe=2, only_model=1, neither=2)
+    assert measured.accuracy is not None
+    assert (measured.accuracy.right, measured.accuracy.total) == (6, 10)
+    beside = measured.probe_result(is_kept=False)
+    assert beside is not None
+    assert beside.accuracy is not None
+    assert (beside.accuracy.right, beside.accuracy.kind) == (7, "cross_validation")
+    assert beside.difference is not None
+    assert beside.difference.value == pytest.approx(-0.1)
+    assert measured.keep_probe().accuracy == beside.accuracy
+    alone = Measured("test", np.ones(3, dtype=bool))
+    assert (alone.difference, alone.probe_result(is_kept=False), alone.is_probe_better()) == (None, None, False)
 
 
 @pytest.mark.parametrize(
-    ("tune", "labels_per_class", "folds"),
-    [("heads", 3, 3), ("heads", 2, 0), ("top", 2, 2), ("top", 1, 0), ("all", 50, 0)],
+    ("only_probe", "only_model", "is_better"),
+    # The interval of 2 more of 14 + 5 + 3 is 2 +- 1.96 sqrt(9 - 4 / 24) of 24, which includes 0.
+    [(0, 0, False), (5, 3, False), (7, 3, False), (9, 1, True), (1, 9, False)],
 )
-def test_number_of_folds(tune: str, labels_per_class: int, folds: int) -> None:
-    class_ids = np.array([0] * 10 + [1] * labels_per_class)
-    config = Config(model=ModelConfig(tune=tune))
-    assert number_of_folds(config, class_ids) == folds
+def test_the_probe_is_better_only_beyond_the_interval(only_probe: int, only_model: int, is_better: bool) -> None:
+    assert measure(10, only_probe, only_model, 4).is_probe_better() is is_better
 
 
 def test_each_label_is_held_out_once_and_classes_are_divided_evenly() -> None:
@@ -55,3 +46,12 @@ def test_each_label_is_held_out_once_and_classes_are_divided_evenly() -> None:
     again, other = fold_positions(class_ids, 2, seed=2**40), fold_positions(class_ids, 2, seed=1)
     assert all(np.array_equal(one, two) for one, two in zip(parts, again, strict=True))
     assert not all(np.array_equal(one, two) for one, two in zip(parts, other, strict=True))
+
+
+def test_the_only_label_of_a_class_is_never_held_out_and_takes_nothing_from_the_others() -> None:
+    class_ids = np.array([0, 1, 1, 2, 2, 2])
+    parts = fold_positions(class_ids, 5, seed=0)
+    assert sorted(np.concatenate(parts)) == [1, 2, 3, 4, 5]
+    for part in parts:  # each class keeps a label
+        assert set(np.delete(class_ids, part)) == {0, 1, 2}
+    assert fold_positions(np.arange(4), 5, seed=0) == []

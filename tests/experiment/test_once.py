@@ -72,9 +72,23 @@ def counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Counter[str]:
 
 
 @pytest.mark.usefixtures("no_page")
+def test_a_fitted_run_does_everything_once(request_from_weights: Config, counts: Counter[str], tmp_path: Path) -> None:
+    train(request_from_weights, tmp_path / "run")
+    assert counts == {
+        "data read": 1,
+        "weights loaded": 1,
+        f"pixels hashed {TRAINING}": 1,
+        f"pixels hashed {TEST}": 1,
+        "checked features.f32": 4,  # a plain view and a close-up of training and test images
+    }
+
+
+@pytest.mark.usefixtures("no_page")
 def test_a_photo_run_with_a_plan_and_folds_does_everything_once(
     request_from_weights: Config, counts: Counter[str], tmp_path: Path
 ) -> None:
+    values = request_from_weights.model_dump(mode="json")
+    request_from_weights = configure(options=values | {"method": {"name": "semco_plus"}})
     expected = {
         "data read": 1,
         "weights loaded": 1,

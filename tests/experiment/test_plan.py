@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from safetensors.torch import save_file
 from semco.config import Config, ModelConfig, configure, merge
 from semco.distributed.processes import Processes
 from semco.errors import duration
+from semco.evaluation.model_file import load_model
 from semco.experiment import plan as plans
 from semco.experiment import train
 from semco.experiment.plan import Speed, StepTimer, describe_plan, grown, measure_speed, with_default_minutes
@@ -36,7 +38,7 @@ def make_config(tiny_values: dict[str, Any]) -> Make:
 
     def make(**over: Any) -> Config:
         own = {"data": {"labels_per_class": 4, "validation": "none"}, "training": {"steps": None}}
-        own |= {"model": {"backbone": "wrn-10-1"}}
+        own |= {"model": {"backbone": "wrn-10-1"}, "method": {"name": "semco_plus"}}
         return configure(options=merge(merge(tiny_values, own), over))
 
     return make
@@ -160,8 +162,11 @@ def test_a_planned_run_saves_what_was_chosen(
     run = RunFolder(tmp_path / "run")
     assert run.request() == request
     training = run.config().training
-    steps = plans.FEWEST_STEPS if step_seconds > 1 else 30  # 6 s of 0.2 s
-    assert result.steps == training.steps == steps
+    steps = training.steps
+    # 6 s of 0.2 s, less what has passed since the start
+    assert steps == plans.FEWEST_STEPS if step_seconds > 1 else plans.FEWEST_STEPS <= steps <= 30
+    assert result.steps == steps
+    assert any("this does not fit into" in line for line in observer.messages) == (step_seconds > 1)
     assert (training.minutes, training.log_every) == (None, 1)
     assert any(line.startswith(f"plan: {steps} steps of 8 labelled") for line in observer.messages)
 
@@ -173,9 +178,36 @@ def test_a_method_without_steps_is_not_timed(
     observer = Said()
     over = {"method": {"name": "linear_probe"}, "model": {"weights": str(weights)}, "training": {"minutes": 1}}
     train(make_config(**over), tmp_path / "run", observer)
-    assert [line for line in observer.messages if line.startswith("plan")] == [
-        "plan: linear_probe on the features of wrn-10-1; no training steps"
-    ]
+    plan = [line for line in observer.messages if line.startswith("plan")]
+    assert len(plan) == 1
+    assert plan[0].startswith("plan: the plain view of each photo through wrn-10-1, about ")
+
+
+@pytest.mark.parametrize(
+    ("seconds_per_view", "is_close_up", "fits"),
+    [(10.0, True, True), (40.0, False, True), (70.0, False, False)],
+)
+def test_minutes_decide_how_many_views_a_fitted_head_reads(
+    seconds_per_view: float,
+    is_close_up: bool,
+    fits: bool,
+    make_config: Make,
+    weights: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def frozen_seconds(timer: StepTimer) -> float:
+        return seconds_per_view * (1 + timer._context.inputs.config.method.has_close_up)
+
+    monkeypatch.setattr(StepTimer, "frozen_seconds", frozen_seconds)
+    observer = Said()
+    over = {"method": {"name": "semantic_probe"}, "model": {"weights": str(weights)}, "training": {"minutes": 1}}
+    train(make_config(**over), tmp_path / "run", observer, started=time.monotonic())
+    assert RunFolder(tmp_path / "run").config().method.has_close_up is is_close_up
+    model = load_model(tmp_path / "run" / "model")
+    assert model.network.transform is not None
+    assert model.network.transform.has_close_up is is_close_up
+    assert any("this does not fit into" in line for line in observer.messages) is not fits
 
 
 @pytest.mark.parametrize(

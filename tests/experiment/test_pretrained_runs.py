@@ -19,13 +19,13 @@ from semco.config import Config, ModelConfig, configure, merge
 from semco.data.sources import load
 from semco.errors import UserError
 from semco.evaluation.model_file import load_model
-from semco.evaluation.probe import STRENGTHS, fit_embedding, with_embedding_length
 from semco.evaluation.results import image_batches
 from semco.experiment import resume, train
-from semco.experiment.cross_validation import Comparison
+from semco.experiment.cross_validation import Measured
+from semco.experiment.semantic_start import fit_embedding, with_embedding_length
+from semco.methods.linear_probe import fit_probe
 from semco.models import build_backbone
 from semco.run.folder import RunFolder
-from semco.run.result import ProbeResult
 from semco.training.loop import Trainer
 from semco.training.observer import NullObserver
 from semco.training.signals import Interrupted
@@ -56,7 +56,7 @@ class Recorder(NullObserver):
 
     def on_loading(self, what: str, done: int, total: int) -> None:
         self.loaded[what] = done, total
-        if what == "frozen layers":
+        if what in ("frozen layers", "looking at the photos"):
             self.chunks += 1
             if self.chunks == self.last_chunk:
                 raise RuntimeError("crash")
@@ -83,7 +83,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def probe_never_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """The trained network is the model of every run, also where the probe is better."""
-    monkeypatch.setattr(Comparison, "is_probe_better", lambda _: False)
+    monkeypatch.setattr(Measured, "is_probe_better", lambda _: False)
     monkeypatch.setattr("semco.experiment.judge._has_collapsed", lambda *_: False)
 
 
@@ -243,10 +243,9 @@ def test_nothing_is_cached_if_nothing_is_frozen_or_the_method_changes_images(
 def test_a_linear_probe_caches_the_plain_images_only(make_config: Make, tmp_path: Path, cache: Path) -> None:
     first, second, trained = Recorder(), Recorder(), Recorder()
     train(make_config("heads", "linear_probe"), tmp_path / "probe", first)
-    assert first.loaded == {"frozen layers": (160, 160), "frozen layers, test images": (80, 80)}
+    assert first.loaded == {"looking at the photos": (240, 240)}  # one figure for all images
     assert (sizes(cache, TRAINING), sizes(cache, TEST)) == ([], [80 * 64 * 4, 160 * 64 * 4])
-    assert any(message.endswith("; no steps") for message in first.messages)
-    assert not any("compiled" in message for message in first.messages)
+    assert not any("steps" in message for message in first.messages)
     train(make_config("heads", "linear_probe", training={"seed": 1}), tmp_path / "other", second)
     assert second.loaded == {}
     train(make_config("heads"), tmp_path / "trained", trained)
@@ -315,19 +314,17 @@ def features_of(run: Path, config: Config, part: str) -> tuple[torch.Tensor, np.
 def test_a_linear_probe_is_logistic_regression(make_config: Make, tmp_path: Path, weights: Path) -> None:
     config = make_config("heads", "linear_probe")
     result = train(config, tmp_path / "run")
-    assert result.probe is not None
     x, y = features_of(tmp_path / "run", config, "labelled")
     new, truth = features_of(tmp_path / "run", config, "test")
-    model = LogisticRegression(C=result.probe.strength, max_iter=10_000, tol=1e-8).fit(x.double().numpy(), y)
+    strength = fit_probe(x, torch.from_numpy(y), 4).strength
+    model = LogisticRegression(C=strength, max_iter=10_000, tol=1e-8).fit(x.double().numpy(), y)
     assert result.test_accuracy == pytest.approx(model.score(new.double().numpy(), truth), abs=1 / 80)
     head = weights_of(tmp_path / "run")["heads.one_hot.weight"].numpy()
     np.testing.assert_allclose(head, model.coef_, atol=1e-3)
     assert (result.steps, result.method, result.num_labels) == (0, "linear_probe", 16)
-    assert result.probe.test_accuracy == result.test_accuracy
-    assert result.probe.validation_accuracy == result.validation_accuracy
-    assert result.probe.strength in STRENGTHS
-    assert result.probe.cross_validation is not None
-    assert not result.probe.is_kept
+    assert result.accuracy is not None
+    assert (result.accuracy.kind, result.accuracy.value, result.accuracy.total) == ("test", result.test_accuracy, 80)
+    assert result.probe is None  # it is the probe
     trained, loaded = weights_of(tmp_path / "run"), load_file(weights)
     assert all(torch.equal(trained[f"backbone.{name}"], tensor) for name, tensor in loaded.items())
     assert "linear" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8").lower()
@@ -336,8 +333,8 @@ def test_a_linear_probe_is_logistic_regression(make_config: Make, tmp_path: Path
 
 def test_a_linear_probe_needs_no_loaded_weights(tiny_values: dict[str, Any], tmp_path: Path) -> None:
     result = train(configure(options=merge(tiny_values, {"method": {"name": "linear_probe"}})), tmp_path / "run")
-    assert result.probe is not None
-    assert (result.steps, result.probe.test_accuracy) == (0, result.test_accuracy)
+    assert result.accuracy is not None
+    assert (result.steps, result.accuracy.value) == (0, result.test_accuracy)
 
 
 @pytest.mark.usefixtures("page")
@@ -347,15 +344,15 @@ def test_the_result_holds_the_probe(make_config: Make, tmp_path: Path) -> None:
     alone = train(make_config("all", "linear_probe"), tmp_path / "probe")
     for result in results:
         assert result.probe is not None
-        assert alone.probe is not None
-        assert result.probe.strength == alone.probe.strength
-        assert result.probe.cross_validation == pytest.approx(alone.probe.cross_validation, abs=0.07)  # float16
-        assert result.probe.test_accuracy == pytest.approx(alone.test_accuracy, abs=0.03)
+        assert result.probe.accuracy is not None
+        assert result.probe.difference is not None
+        assert result.accuracy is not None
+        assert (result.probe.accuracy.kind, result.probe.accuracy.total) == ("test", 80)
+        assert result.probe.accuracy.value == pytest.approx(alone.test_accuracy, abs=0.03)  # float16
+        assert result.probe.difference.value == pytest.approx(result.accuracy.value - result.probe.accuracy.value)
         saved = json.loads((Path(result.run) / "result.json").read_text())["probe"]
         assert saved == result.probe.model_dump(mode="json")
-        assert set(saved) == {*ProbeResult.model_fields}
-        assert result.probe.held_out_images == 16  # a tenth of the training images is held out
-        assert result.probe.held_out_accuracy == result.probe.validation_accuracy
+        assert result.validation_images == 16  # a tenth of the training images is held out
 
 
 def test_runs_from_scratch_have_no_probe(tiny_values: dict[str, Any], tmp_path: Path) -> None:
@@ -383,8 +380,8 @@ def test_the_probe_is_kept_if_it_is_better_on_validation(
     assert result.probe is not None
     assert result.probe.is_kept
     assert result.head == load_model(tmp_path / "run" / "model").description.head == "one_hot"
-    assert result.validation_accuracy == result.probe.validation_accuracy
-    assert result.test_accuracy == result.probe.test_accuracy
+    assert result.accuracy == result.probe.accuracy
+    assert result.validation_accuracy is not None
     assert any("the probe is kept" in message for message in observer.messages)
     train(make_config(tune, "linear_probe"), tmp_path / "probe")
     kept, alone = weights_of(tmp_path / "run"), weights_of(tmp_path / "probe")
@@ -397,7 +394,7 @@ def test_the_trained_network_is_kept_if_it_is_as_good(
     monkeypatch.setattr(Trainer, "run", stay)
     result = train(make_config(evaluation={"head": "one_hot"}), tmp_path / "run")
     assert result.probe is not None
-    assert result.validation_accuracy == result.probe.validation_accuracy
+    assert result.accuracy == result.probe.accuracy
     assert not result.probe.is_kept
 
 
@@ -409,8 +406,8 @@ def test_a_run_of_all_layers_is_not_repeated_and_the_probe_is_kept_if_training_h
     observer = Recorder()
     result = train(make_config("all", data=NO_VALIDATION), tmp_path / "run", observer)
     assert result.probe is not None
-    assert (result.probe.is_kept, result.probe.held_out_images) == (is_kept, None)
-    assert (result.test_accuracy == result.probe.test_accuracy) or not is_kept
+    assert result.probe.is_kept == is_kept
+    assert (result.accuracy == result.probe.accuracy) or not is_kept
     assert any("not compared with the linear probe" in message for message in observer.messages)
     assert any("training has failed, and the probe is kept" in message for message in observer.messages) == is_kept
 
@@ -420,14 +417,14 @@ def test_without_validation_images_cross_validation_decides(
     make_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tune: str, folds: int
 ) -> None:
     monkeypatch.setattr(Trainer, "run", forget)
-    observer = Recorder()
+    observer, measured = Recorder(), []
+    judged = Measured.is_probe_better
+    monkeypatch.setattr(Measured, "is_probe_better", lambda each: measured.append(each) or judged(each))
     result = train(make_config(tune, data=NO_VALIDATION), tmp_path / "run", observer)
     assert result.probe is not None
-    assert (result.probe.is_kept, result.probe.validation_accuracy) == (True, None)
-    assert result.probe.held_out_images == 16  # each labelled image once
-    assert result.probe.trained_accuracy is not None
-    assert result.probe.held_out_accuracy is not None
-    assert result.probe.trained_accuracy < result.probe.held_out_accuracy
+    assert (result.probe.is_kept, result.validation_accuracy) == (True, None)
+    assert (measured[0].kind, len(measured[0].model)) == ("cross_validation", 16)  # each labelled image once
+    assert measured[0].model.sum() < measured[0].probe.sum()
     assert sum("held-out labels, part" in message for message in observer.messages) == folds
     assert not (tmp_path / "run" / "folds").exists()
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from semco.config import ModelConfig
 from semco.models import Network, build_network
 from semco.models.activation import recompute_activations
+from semco.models.backbone import close_up
 from semco.models.tuning import Tune, tune_network
 
 CASES = [
@@ -172,3 +173,11 @@ def test_a_network_without_normalisation_can_be_tuned() -> None:
     network = make_network(norm="none")
     tuned = tune_network(network, "top", freeze_norm=True)
     assert tuned.trained().evaluated_layers == []
+
+
+def test_a_close_up_is_the_mirrored_centre_enlarged() -> None:
+    ramp = torch.arange(13.0).expand(2, 1, 13, 13)  # the centre has 10 columns: 1 to 10
+    found = close_up(ramp)
+    assert found.shape == ramp.shape
+    expected = 1 + (torch.arange(13) + 0.5) * 10 / 13 - 0.5  # where each pixel of the enlarged centre lies
+    torch.testing.assert_close(found[0, 0, 6, 2:-2], expected.flip(0)[2:-2], atol=0.06, rtol=0)  # without the edges

@@ -17,6 +17,7 @@ from semco.evaluation.confusion import confusion_of
 from semco.report import write_report
 from semco.report.classes import GroupMember, label_groups
 from semco.report.runs import Run
+from semco.run.accuracy import Accuracy
 from semco.run.seal import read_with_digest, write_with_digest
 
 VOID = {"wbr", "meta", "img", "br", "link", "hr", "input"}
@@ -225,7 +226,13 @@ def test_a_run_that_has_only_a_configuration(make_run, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("plain_figures")
-@pytest.mark.parametrize(("is_kept", "end"), [(False, ""), (True, ", which is kept as the model")])
+@pytest.mark.parametrize(
+    ("is_kept", "end"),
+    [
+        (False, "A linear probe on the same images: 75.0 % (tied, +5.0 points, 95 % interval -10 to +20)."),
+        (True, "The model is the linear probe, which was better on images whose labels were held out."),
+    ],
+)
 def test_without_test_images_the_page_begins_with_held_out_labels(
     make_run, tmp_path: Path, is_kept: bool, end: str
 ) -> None:
@@ -235,12 +242,14 @@ def test_without_test_images_the_page_begins_with_held_out_labels(
         line.pop("validation_accuracy", None)
     (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     result = read_with_digest(folder / "result.json")
-    probe = {"strength": 1.0, "held_out_images": 20, "held_out_accuracy": 0.75, "trained_accuracy": 0.8}
-    result |= {"test_accuracy": None, "validation_accuracy": None, "probe": probe | {"is_kept": is_kept}}
+    own, other = (Accuracy.of(right, 20, "cross_validation").model_dump() for right in (16, 15))
+    probe = {"accuracy": other, "difference": {"value": 0.05, "low": -0.1, "high": 0.2}, "is_kept": is_kept}
+    result |= {"test_accuracy": None, "validation_accuracy": None, "accuracy": own, "probe": probe}
     write_with_digest(folder / "result.json", result)
     _, text = _page([folder], tmp_path / "report.html")
-    assert "Of 20 labelled images that were held out in turn, SemCo classifies 80.0 % correctly (" in text
-    assert f"and the linear probe 75.0 %{end}. The data set has no test images." in text
+    assert "SemCo is right for 80.0 % of 20 labelled images, each predicted without its label (95 % interval" in text
+    assert f"The data set has no test images. {end}" in text
+    assert "Cross-validated accuracy" in text
 
 
 @pytest.mark.usefixtures("plain_figures")

@@ -14,7 +14,7 @@ from semco.config import AUTO, Config, configure, flat_fields
 from semco.errors import UserError
 from semco.labels import LabelEmbeddings
 from semco.methods import Method
-from semco.resolve import DataFacts, Machine, Resolution, resolve
+from semco.resolve import DataFacts, Machine, Resolution, method_of, resolve
 from semco.resolve.rules import MOST_STEPS, OPEN_IF_NULL, PROBE_DECAY, RULES, is_open, value_of
 
 NAMES = ("dog", "cat", "ship", "truck")
@@ -401,3 +401,34 @@ def test_the_head_that_predicts_is_that_of_the_method(
     method: str, model: dict[str, Any], head: Literal["one_hot", "semantic", "average"]
 ) -> None:
     assert answer("evaluation.head", method=method, model=model) == head
+
+
+# --- the method ---
+
+
+@pytest.mark.parametrize(
+    ("sections", "method"),
+    [
+        ({}, "semco_plus"),
+        ({"model": loaded()}, "semantic_probe"),
+        ({"model": loaded(tune="heads"), "training": {"minutes": 3}}, "semantic_probe"),
+        ({"model": loaded(pretrained="none")}, "semco_plus"),
+        ({"model": loaded(tune="top")}, "semco_plus"),
+        ({"model": loaded(), "training": {"steps": 600}}, "semco_plus"),
+        ({"model": loaded(), "training": {"epochs": 1}}, "semco_plus"),
+        ({"model": loaded(), "method": "fixmatch"}, "fixmatch"),
+        ({"model": loaded(), "method": {"lambda_u": 2.0}}, "semco_plus"),  # a field of the default method
+    ],
+)
+def test_a_head_is_fitted_on_loaded_weights_unless_training_is_asked_for(sections: dict[str, Any], method: str) -> None:
+    request = Config.parse(sections)
+    assert resolve(request, facts(), CPU).config.method.name == method_of(request).name == method
+    assert ("method.name" in resolve(request, facts(), CPU).reasons) == ("method" not in sections)
+
+
+def test_a_method_that_is_fitted_holds_no_labels_out() -> None:
+    """They are cross-validated; the images of which labels are to spare are free."""
+    many = facts(num_labels=1000, spare_labels=0)
+    assert answer("data.validation", many, model=loaded()) == "none"
+    assert answer("data.validation", many, model=loaded(), method="semco_plus") == "labelled"
+    assert answer("data.validation", facts(), model=loaded()) == "train"

@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks.step import QUICK
 from benchmarks.synthetic import build_trainer
-from semco.methods import Method
+from semco.methods import FittedMethod, Method
 from semco.training.loop import Trainer
 from semco.training.observer import NullObserver
 from semco.training.signals import StopRequest
@@ -27,7 +27,7 @@ from semco.training.signals import StopRequest
 WAITING = {"_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero", "_unique2", "bincount"}
 INDEXING = {"index", "index_put", "index_put_", "_index_put_impl_"}
 READING = ("cpu", "numpy", "tolist", "item")
-METHODS = sorted(name for name, method in Method.registry.items() if method.takes_steps)
+METHODS = sorted(name for name, method in Method.registry.items() if not issubclass(method, FittedMethod))
 # Methods that cannot do without, each with the reason.
 EXCEPTIONS: dict[str, str] = {}
 

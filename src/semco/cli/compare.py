@@ -131,7 +131,7 @@ def show_differences(cells: Sequence[Cell]) -> None:
 
 def run_all(cells: Sequence[Cell], engine: Engine) -> list[Outcome]:
     """Run the cells and print a line when each begins and ends."""
-    from semco.run.result import describe_headline
+    from semco.run.result import describe_accuracy
     from semco.training.signals import Stopped
 
     console = Console(stderr=True)
@@ -140,7 +140,7 @@ def run_all(cells: Sequence[Cell], engine: Engine) -> list[Outcome]:
         say(f"{cell.name}: run {number} of {len(cells)}")
 
     def on_end(outcome: Outcome) -> None:
-        ending = outcome.problem if outcome.result is None else describe_headline(outcome.result)
+        ending = outcome.problem if outcome.result is None else describe_accuracy(outcome.result)
         console.print(f"{outcome.cell.name}: {ending}", markup=False, highlight=False, soft_wrap=True)
 
     try:

@@ -53,6 +53,7 @@ class Display:
         self._next_line = 0.0  # the step from which the next such line is printed
         self._started, self._first_step, self._total_steps = 0.0, 0, 0
         self._has_estimate = False  # whether the time left has been printed, outside a terminal
+        self._loading_started = 0.0, 0  # when, and with how much done
         self._loading_printed = ("", 0.0)  # the work and the part of it that was printed last, outside a terminal
         self._live = Live(self._progress, console=console, refresh_per_second=4, transient=False)
 
@@ -79,10 +80,13 @@ class Display:
             return
         before, part = self._loading_printed
         if before != what:
-            self._loading_printed = (what, 0.0)
+            self._loading_printed, self._loading_started = (what, 0.0), (time.monotonic(), done)
         elif done / total >= part + LOADING_PART:
             self._loading_printed = (what, done / total)
-            self._console.print(f"{self._title}: {what}, {done:,} of {total:,}", markup=False, highlight=False)
+            began, first = self._loading_started
+            left = duration((total - done) * (time.monotonic() - began) / max(1, done - first))
+            text = f"{self._title}: {what}, {done:,} of {total:,}, about {left} left"
+            self._console.print(text, markup=False, highlight=False)
 
     def on_start(self, step: int, total_steps: int) -> None:
         self._progress.reset(self._task, total=total_steps, completed=step, description=self._title)

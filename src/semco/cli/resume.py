@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from semco.cli.display import Display
-from semco.cli.running import importing, run_in_processes, show_how_to_resume, show_result, status_console
+from semco.cli.running import STARTED, importing, run_in_processes, show_how_to_resume, show_result, status_console
 
 
 def resume(
@@ -28,5 +28,5 @@ def resume_here(run: Path, as_json: bool) -> None:
         from semco.experiment import resume as resume_run
 
     with show_how_to_resume(run=run), Display(status_console(), run.name) as display:
-        result = resume_run(run, display)
+        result = resume_run(run, display, STARTED)
     show_result(result, as_json=as_json)

@@ -141,18 +141,17 @@ def show_result(result: RunResult, *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(result.model_dump(mode="json")))
         return
-    from semco.run.result import describe_headline, describe_probe
+    from semco.run.result import describe_accuracy, describe_probe, describe_sure
 
     console = Console(soft_wrap=True)
-    console.print(f"{describe_headline(result)}{_steps_and_times(result)}", highlight=False)
-    if (line := describe_probe(result)) is not None:
-        console.print(line, highlight=False)
+    console.print(f"{describe_accuracy(result)}{_steps_and_time(result)}", highlight=False)
+    for line in (describe_probe(result), describe_sure(result)):
+        if line is not None:
+            console.print(line, highlight=False)
     console.print(f"report   {result.run}/report.html", markup=False, highlight=False)
     console.print(f"predict  semco predict {shlex.quote(result.run)} IMAGES...", markup=False, highlight=False)
 
 
-def _steps_and_times(result: RunResult) -> str:
-    """Return after how many steps that was, how long they took, and this command with all that it did besides."""
-    command = duration(time.monotonic() - STARTED)
-    trained = f" after {result.steps:,} steps; training took {duration(result.seconds)}, this command {command}"
-    return trained if result.steps else f"; {command} in all"
+def _steps_and_time(result: RunResult) -> str:
+    """Return after how many steps that was, and how long the run took from the start of its command."""
+    return (f" after {result.steps:,} steps" if result.steps else "") + f"; {duration(result.seconds)} in all"

@@ -33,9 +33,11 @@ def settings(
 ) -> None:
     """List the fields that --set takes: default, allowed values, meaning."""
     from semco.config import Config
+    from semco.config.schema import DEFAULT_METHOD, method_config_class
     from semco.errors import unknown
 
-    sections = {name: type(values) for name, values in Config()}
+    sections: dict[str, type[Section]] = {name: type(values) for name, values in Config()}
+    sections["method"] = method_config_class(DEFAULT_METHOD)
     name, _, field = (section or "").partition(".")
     if name and name not in sections:
         raise unknown("section", name, sections)

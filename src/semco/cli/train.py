@@ -11,7 +11,15 @@ import typer
 from semco.cli.completion import complete_method, complete_recipes
 from semco.cli.display import Display
 from semco.cli.options import RunOptions, default_recipe
-from semco.cli.running import importing, is_main, run_in_processes, show_how_to_resume, show_result, status_console
+from semco.cli.running import (
+    STARTED,
+    importing,
+    is_main,
+    run_in_processes,
+    show_how_to_resume,
+    show_result,
+    status_console,
+)
 from semco.cli.shared_options import with_options
 
 MethodName = Annotated[
@@ -79,17 +87,18 @@ def train_here(config: str, out: Path | None, as_json: bool, tensorboard: bool =
         from semco.config import Config
         from semco.experiment import train as run_training
         from semco.report.tensorboard import TensorBoard
+        from semco.resolve import method_of
         from semco.run.folder import free_run_folder
         from semco.training.observer import Observers
 
     chosen = Config.from_yaml(config)
-    title = f"{chosen.method.name} on {Path(chosen.data.source).name}"
+    title = f"{method_of(chosen).name} on {Path(chosen.data.source).name}"
     if tensorboard or "RANK" not in os.environ:  # processes that torchrun restarts look for the folder themselves
         out = out or free_run_folder(chosen)
     board = TensorBoard(out) if tensorboard and out is not None and is_main() else None
     with show_how_to_resume(run=out), Display(status_console(), title) as display:
         observer = display if board is None else Observers(display, board)
-        result = run_training(chosen, out, observer)
+        result = run_training(chosen, out, observer, started=STARTED)
     if board is not None:
         board.finish()
     show_result(result, as_json=as_json)

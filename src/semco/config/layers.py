@@ -13,7 +13,7 @@ from semco.config.datasets import DATASETS, REGISTERED_DATASETS
 from semco.config.fields import changed_fields, flat_fields, read_yaml
 from semco.config.recipes import Values, expand_recipes
 from semco.config.safe_yaml import DEEPEST, LONGEST_TEXT, load_yaml
-from semco.config.schema import DEFAULT_METHOD, Config, method_name
+from semco.config.schema import AUTO, Config, method_name
 from semco.errors import UserError, brief
 from semco.files import read_text
 
@@ -90,7 +90,7 @@ def origins(layers: Sequence[Layer]) -> dict[str, str]:
     """Return, for each dotted field that is not at its default, the name of the layer that set it."""
     config = merge_layers(layers)
     defaults = Config.parse({"method": {"name": config.method.name}}).model_dump(mode="json")
-    defaults["method"]["name"] = DEFAULT_METHOD
+    defaults["method"]["name"] = AUTO
     changed = changed_fields(defaults, config.model_dump(mode="json"))
     set_by: dict[str, str] = {}
     for layer in layers:

@@ -305,9 +305,22 @@ class MethodConfig(Section):
         """Whether the mean label vector is subtracted from the targets of the semantic head."""
         return False
 
+    @property
+    def has_close_up(self) -> bool:
+        """Whether a method that is fitted reads the close-up of each photo beside the plain one."""
+        return False
+
+
+class OpenMethod(MethodConfig):
+    """The method of a request that names none; the section gets the fields of a method when one is chosen."""
+
+    name: Literal["auto"] = "auto"
+
 
 def method_config_class(name: str) -> type[MethodConfig]:
     """Return the configuration class of a method, from the one registry of methods."""
+    if name == AUTO:
+        return OpenMethod
     # By name, because the methods are a later room of the package, and only when asked, because they import torch.
     registry = import_module("semco.methods").Method.registry
     if name not in registry:
@@ -326,7 +339,7 @@ def _method_config(value: object) -> object:
 
 
 def method_name(section: Mapping[str, Any]) -> str:
-    """Return the method of a method section, which need not name the default method."""
+    """Return the method of a section with fields of its own, which need not name the default method."""
     return str(section.get("name", DEFAULT_METHOD))
 
 
@@ -335,9 +348,7 @@ class Config(Section):
     labels: LabelsConfig = LabelsConfig()
     model: ModelConfig = ModelConfig()
     augment: AugmentConfig = AugmentConfig()
-    method: Annotated[SerializeAsAny[MethodConfig], BeforeValidator(_method_config)] = Field(
-        default_factory=lambda: method_config_class(DEFAULT_METHOD)(name=DEFAULT_METHOD)
-    )
+    method: Annotated[SerializeAsAny[MethodConfig], BeforeValidator(_method_config)] = OpenMethod()
     optim: OptimConfig = OptimConfig()
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()

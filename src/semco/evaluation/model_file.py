@@ -31,7 +31,7 @@ from semco.evaluation.model_check import (
 )
 from semco.evaluation.probabilities import Head, Scorer
 from semco.files import atomic_path, cannot_write, read_json_object
-from semco.models import Network, Precision, build_network, set_precision
+from semco.models import Network, Precision, TransformShape, build_network, set_precision
 from semco.models.precision import usable_precision
 from semco.models.pretrained import PROVENANCE
 from semco.run.checkpoint import digest
@@ -57,6 +57,8 @@ class ModelDescription(Section):
     scale: PositiveFloat | None = None
     groups: tuple[int, ...]
     eps: float
+    # Of the features that the heads read in place of those of the backbone, if a method has fitted a transform.
+    transform: TransformShape | None = None
     # The head that predicts by default.
     head: Head = "one_hot"
     # The precision in which the backbone computed in training.
@@ -163,6 +165,7 @@ def empty_network(description: ModelDescription) -> Network:
             description.channels,
             max(description.image_size),
             saved=description.architecture,
+            transform=description.transform,
         )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import time
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -31,6 +32,7 @@ class Context:
     problem: Problem
     inputs: RunInputs
     observer: Observer
+    started: float = field(default_factory=time.monotonic)  # when the command began
 
     @classmethod
     def of(
@@ -41,12 +43,14 @@ class Context:
         device: torch.device,
         processes: Processes,
         observer: Observer,
+        started: float | None = None,
     ) -> Context:
         """Return the context of a run in the folder ``path``, which need not exist yet."""
         method = Method.registry[config.method.name]
         initial = InitialNetwork(config, problem, method.heads)
         inputs = RunInputs(config, problem, method, initial, path, device, processes, observer)
-        return cls(config, RunFolder(path), problem, inputs, observer)
+        began = time.monotonic() if started is None else started
+        return cls(config, RunFolder(path), problem, inputs, observer, began)
 
     @property
     def device(self) -> torch.device:
@@ -66,8 +70,9 @@ class Context:
         return RunModel(self.inputs, self.problem)
 
     def with_config(self, config: Config) -> Context:
-        """Return the same run with another length: the network and what it reads stay the same."""
-        return replace(self, config=config)
+        """Return the same run with another length or other views; the network stays the same."""
+        is_same = config.method == self.config.method
+        return replace(self, config=config, inputs=self.inputs if is_same else replace(self.inputs, config=config))
 
     def without_labels(self, held_out: NDArray[np.int64], name: str) -> Context:
         """Return the same run without some of its labels, in a folder inside of the run folder."""

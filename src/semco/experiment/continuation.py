@@ -46,6 +46,7 @@ def continue_run(
     changes = {
         "data": request.data.model_copy(update={"image_size": config.data.image_size, **data}),
         "model": model_of_parent(folder, request),
+        "method": config.method,
         "training": request.training.model_copy(update=length),
     }
     result = train(Config.parse(request.model_copy(update=changes).model_dump()), out, observer)

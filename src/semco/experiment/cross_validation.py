@@ -1,61 +1,71 @@
-"""Whether training from loaded weights beats the linear probe, where there are too few labels to hold some out.
-
-The labelled images are divided into folds. For each fold the run is repeated without the labels of the fold, and both
-the trained network and a probe on the remaining labels predict it.
+"""Labels that are held out in turn, and what a model and the linear probe predict for their images.
 
 Shapes: N labelled images.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from semco.config import Config
+from semco.data.randomness import make_numpy_generator
+from semco.run.accuracy import Accuracy, Difference, Kind, Right
+from semco.run.result import ProbeResult
 
-# A fold costs as much as the run. The heads alone are trained in seconds.
+# Folds of a method that is trained, by what is trained; each costs as much as the run.
 FOLDS = {"heads": 3, "top": 2, "all": 0}
+# Those of a head that is fitted in about a second.
+FITTED_FOLDS = 5
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """Which labelled images were predicted rightly while their labels were held out."""
+class Measured:
+    """Which images of one kind a model classifies rightly, and which the linear probe does."""
 
-    trained: NDArray[np.bool_]  # (N,)
-    probe: NDArray[np.bool_]  # (N,)
-
-    @property
-    def trained_accuracy(self) -> float:
-        return float(self.trained.mean())
+    kind: Kind
+    model: Right  # (N,)
+    probe: Right | None = None  # (N,)
 
     @property
-    def probe_accuracy(self) -> float:
-        return float(self.probe.mean())
+    def accuracy(self) -> Accuracy | None:
+        return Accuracy.count(self.model, self.kind)
+
+    @property
+    def difference(self) -> Difference | None:
+        if self.probe is None or not len(self.probe):
+            return None
+        return Difference.between(self.model, self.probe)
 
     def is_probe_better(self) -> bool:
-        """Return whether the probe is better by more than one standard deviation of the difference.
+        """Return whether the probe is better by more than the 95 % interval of the difference."""
+        return self.difference is not None and self.difference.high < 0
 
-        If both were equally good, each image that only one of them gets right would be either's with equal chance, so
-        the difference of their numbers would vary by the square root of the number of such images.
-        """
-        only_probe = int((self.probe & ~self.trained).sum())
-        only_trained = int((self.trained & ~self.probe).sum())
-        return only_probe - only_trained > math.sqrt(only_probe + only_trained)
+    def keep_probe(self) -> Measured:
+        """Return what holds if the probe is the model."""
+        assert self.probe is not None
+        return replace(self, model=self.probe)
 
-
-def number_of_folds(config: Config, class_ids: NDArray[np.int64]) -> int:
-    """Return into how many folds the labels are divided; 0 if a class has too few, or it would take too long."""
-    folds = FOLDS[config.model.tune]
-    fewest = int(np.unique(class_ids, return_counts=True)[1].min())
-    return folds if 2 <= folds <= fewest else 0
+    def probe_result(self, *, is_kept: bool) -> ProbeResult | None:
+        """Return the yardstick beside the model, if there is one."""
+        if self.probe is None:
+            return None
+        accuracy = Accuracy.count(self.probe, self.kind)
+        return ProbeResult(accuracy=accuracy, difference=self.difference, is_kept=is_kept)
 
 
 def fold_positions(class_ids: NDArray[np.int64], folds: int, seed: int) -> list[NDArray[np.int64]]:
-    """Return the positions of each fold among the labelled images (N,), with about equal parts of every class."""
-    from sklearn.model_selection import StratifiedKFold  # takes a second to import
+    """Return the positions of each fold among the labelled images (N,), with about equal parts of every class.
 
-    splits = StratifiedKFold(folds, shuffle=True, random_state=seed % 2**32)
-    return [held_out for _, held_out in splits.split(np.zeros(len(class_ids)), class_ids)]
+    The only label of a class is never held out: nothing could predict its class without it. Labels of a class are in
+    different folds as long as there are enough, so that a class with two labels loses one of them at a time.
+    """
+    generator = make_numpy_generator(seed, "folds")
+    ordered: list[int] = []
+    for class_id in np.unique(class_ids):
+        own = np.flatnonzero(class_ids == class_id)
+        if len(own) > 1:
+            ordered += generator.permutation(own).tolist()
+    parts = [np.array(sorted(ordered[start::folds]), dtype=np.int64) for start in range(folds)]
+    return [part for part in parts if len(part)]

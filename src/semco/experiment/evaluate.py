@@ -57,6 +57,14 @@ def are_right(context: Context, network: nn.Module, index: Tensor, head: Head) -
     return right
 
 
+def rights_of(context: Context, scores: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """Return for which test images with a known class the most probable one (N, K) is right."""
+    labels = context.problem.dataset.test_labels
+    assert labels is not None
+    right: NDArray[np.bool_] = (scores.argmax(axis=1) == labels.numpy())[labels.numpy() >= 0]
+    return right
+
+
 def validate(context: Context, network: nn.Module) -> dict[str, float]:
     """Return the accuracy on the images with a label, and on the validation images if there are any, as metrics."""
     labelled, head = context.problem.split.labelled, context.config.evaluation.head

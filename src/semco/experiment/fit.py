@@ -29,12 +29,6 @@ def make_trainer(context: Context) -> Trainer:
     )
 
 
-def fit(context: Context, trainer: Trainer) -> None:
-    """Train to the end; a method without steps is fitted already."""
-    if context.method.takes_steps:
-        trainer.run()
-
-
 def _batches(context: Context) -> Batches:
     training, processes = context.config.training, context.processes
     return Batches(

@@ -5,7 +5,7 @@ It does not depend on which images are labelled, so that a run and its repeats w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -24,21 +24,23 @@ from semco.evaluation.results import image_batches
 from semco.experiment.initial import InitialNetwork
 from semco.experiment.problem import Problem
 from semco.files import cache_folder, cache_limit
-from semco.methods.base import Method
+from semco.methods.base import FittedMethod, Method
 from semco.models.engines import compile_layers
 from semco.models.tuning import TunedNetwork, tune_network
 from semco.run.seal import digest_of
 from semco.training.allocator import with_reused_memory
 from semco.training.execution import prepare_network
-from semco.training.features import CachedInputs, FeatureFile
+from semco.training.features import CachedInputs, CloseUpInputs, FeatureFile, ViewInputs
 from semco.training.observer import Observer
 
 # Bytes that all cached outputs of frozen layers may take; the files that were used longest ago are removed.
 MOST_CACHED = 20 * 10**9
 # Bytes that those for the test images may take; larger ones are computed anew each time, which is twice per run.
 MOST_TEST_BYTES = 2 * 10**9
+# The parts of the data, as the seal of the problem names them.
+TRAINING, TEST = "training images", "test images"
 # Names of the passes through the frozen layers, for their progress.
-PROGRESS, TEST_PROGRESS = "frozen layers", "frozen layers, test images"
+PROGRESS, TEST_PROGRESS, VIEW_PROGRESS = "frozen layers", "frozen layers, test images", "looking at the photos"
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,8 @@ class RunInputs:
     def tune(self) -> TunedNetwork:
         """Return a copy of the whole network with its initial weights, some of its layers frozen."""
         model = self.config.model
-        tuned = tune_network(self.initial.copy(), model.tune, model.freeze_norm)
+        tune = "heads" if self.is_fitted else model.tune
+        tuned = tune_network(self.initial.copy(), tune, model.freeze_norm)
         prepare_network(tuned.whole, self.config.training, self.device)
         return tuned
 
@@ -66,6 +69,11 @@ class RunInputs:
         """The network whose frozen layers run here; it is not trained."""
         return self.tune()
 
+    @property
+    def is_fitted(self) -> bool:
+        """Whether the method takes no steps, and so trains no layer of the backbone."""
+        return issubclass(self.method, FittedMethod)
+
     @cached_property
     def is_cached(self) -> bool:
         """Whether outputs of frozen layers are computed once: not if the method changes the images itself."""
@@ -73,7 +81,9 @@ class RunInputs:
 
     @cached_property
     def training(self) -> Inputs:
-        """The training images."""
+        """The training images; those of a method that is fitted are features (V, F) of their views."""
+        if self.is_fitted:
+            return self.views_of_training(has_close_up=self.config.method.has_close_up)
         images, file = self._views_of(self.problem.dataset.train_images), self.training_file
         if file is None:
             return images
@@ -82,17 +92,12 @@ class RunInputs:
 
     @cached_property
     def training_file(self) -> FeatureFile | None:
-        """The file with the outputs of the frozen layers for the training images, if they are computed once.
-
-        A method without steps needs the plain images only.
-        """
+        """The file with the outputs of the frozen layers for the training images, if they are computed once."""
         if not self.is_cached:
             return None
         count = len(self.problem.dataset.train_images)
-        if not self.method.takes_steps:
-            return self._feature_file("training images", count, views=0)
         augment = self.config.augment.model_dump(mode="json")
-        return self._feature_file("training images", count, self.config.model.cached_views, augment)
+        return self._feature_file(TRAINING, count, self.config.model.cached_views, augment)
 
     @cached_property
     def test_file(self) -> FeatureFile | None:
@@ -103,7 +108,7 @@ class RunInputs:
         images = self.problem.dataset.test_images
         if images is None or self.training_file is None:
             return None
-        file = self._feature_file("test images", len(images), views=0)
+        file = self._feature_file(TEST, len(images), views=0)
         most = min(MOST_TEST_BYTES, cache_limit(MOST_CACHED) - self.training_file.size)
         return file if file.size <= most else None
 
@@ -112,13 +117,54 @@ class RunInputs:
         images, batch_size = self.problem.dataset.test_images, self.config.evaluation.batch_size
         assert images is not None
         share = self.processes.share(len(images))
-        if self._cached_test is not None:
-            size = images_at_a_time(batch_size, self._cached_test.shape)
+        stored = (
+            self.views_of_test(has_close_up=self.config.method.has_close_up) if self.is_fitted else self._cached_test
+        )
+        if stored is not None:
+            size = images_at_a_time(batch_size, stored.shape)
             for start in range(share.start, share.stop, size):
-                yield self._cached_test.plain(torch.arange(start, min(start + size, share.stop)))
+                yield stored.plain(torch.arange(start, min(start + size, share.stop)))
             return
         batches = image_batches(images[share], self.problem.mean, self.problem.std, batch_size, self.device)
         yield from self._run_frozen(batches, len(images[share])) if self.is_cached else batches
+
+    def views_of_training(self, *, has_close_up: bool) -> Inputs:
+        """Return the features of the views of the training images, which are computed unless they are stored."""
+        return ViewInputs([self._view(TRAINING, each) for each in ((False, True) if has_close_up else (False,))])
+
+    def views_of_test(self, *, has_close_up: bool) -> Inputs | None:
+        """The same for the test images; None if there are none."""
+        if self.problem.dataset.test_images is None:
+            return None
+        return ViewInputs([self._view(TEST, each) for each in ((False, True) if has_close_up else (False,))])
+
+    def view_files(self, *, has_close_up: bool) -> list[FeatureFile]:
+        """Return the files of the features that a method which is fitted reads, in the order of their use."""
+        parts = [TRAINING] if self.problem.dataset.test_images is None else [TRAINING, TEST]
+        each = [(part, is_close_up) for is_close_up in (False, True) for part in parts]
+        return [self._view_file(*one) for one in each if has_close_up or not one[1]]
+
+    def _view_file(self, part: str, is_close_up: bool) -> FeatureFile:
+        images = self._images_of(part)
+        return self._feature_file(part, len(images), views=0, augment={"view": "close-up"} if is_close_up else None)
+
+    def _images_of(self, part: str) -> Tensor:
+        dataset = self.problem.dataset
+        images = dataset.train_images if part == TRAINING else dataset.test_images
+        assert images is not None
+        return images
+
+    def _view(self, part: str, is_close_up: bool) -> CachedInputs:
+        if (part, is_close_up) not in self._views:
+            file, plain = self._view_file(part, is_close_up), self._views_of(self._images_of(part))
+            images: Inputs = CloseUpInputs(plain) if is_close_up else plain
+            kind = "the close-up of " if is_close_up else ""
+            self._views[part, is_close_up] = self._cached(file, images, f"{kind}{file.images:,} {part}", VIEW_PROGRESS)
+        return self._views[part, is_close_up]
+
+    @cached_property
+    def _views(self) -> dict[tuple[str, bool], CachedInputs]:
+        return {}
 
     @torch.inference_mode()
     def shape_for(self, images: Inputs) -> tuple[int, ...]:
@@ -158,8 +204,8 @@ class RunInputs:
         return self._cached(self.test_file, self._views_of(images), f"{len(images):,} test images", TEST_PROGRESS)
 
     @cached_property
-    def _features(self) -> Path:
-        """The folder of all files of outputs of frozen layers."""
+    def features_folder(self) -> Path:
+        """The folder of all files of outputs of frozen layers; asked for first, all processes have to ask."""
         return broadcast_from_main(cache_folder("features") or self.run / "features", self.processes)
 
     @cached_property
@@ -181,22 +227,34 @@ class RunInputs:
                 self.problem.std,
             ]
         )
-        return FeatureFile(self._features / key, count, views, self._frozen_shape)
+        return FeatureFile(self.features_folder / key, count, views, self._frozen_shape)
 
     def _cached(self, file: FeatureFile, images: Inputs, what: str, name: str) -> CachedInputs:
         """Compute the outputs of the frozen layers, unless a run before has done so; ``name`` is for the progress."""
         with same_error_everywhere(self.processes):
             if self.processes.is_main and not file.is_complete():
-                self.observer.on_message(
-                    f"computing the outputs of the {self._tuned.first} frozen layers once, for {what}: "
-                    f"{data_size(file.size)} in {file.folder}"
-                )
-                remove_oldest(self._features, file.folder, max(0, cache_limit(MOST_CACHED) - file.size))
-                report = partial(self.observer.on_loading, name)
-                file.compute(self.frozen, images, self.device, report)
+                self.observer.on_message(self._announcement(file, what))
+                remove_oldest(self.features_folder, file.folder, max(0, cache_limit(MOST_CACHED) - file.size))
+                file.compute(self.frozen, images, self.device, self._progress_of(file, name))
         try:
             return CachedInputs(file, self.device)
         except FileNotFoundError:  # another run has just removed it, to make room for its own
             if self.processes.world_size > 1:
                 raise
             return self._cached(file, images, what, name)
+
+    def _progress_of(self, file: FeatureFile, name: str) -> Callable[[int, int], None]:
+        """Return what reports the images of a file that are done; of views, as a part of all views of all images."""
+        if not self.is_fitted:
+            return partial(self.observer.on_loading, name)
+        files = self.view_files(has_close_up=self.config.method.has_close_up)
+        before, total = sum(each.images for each in files[: files.index(file)]), sum(each.images for each in files)
+        return lambda done, _: self.observer.on_loading(name, before + done, total)
+
+    def _announcement(self, file: FeatureFile, what: str) -> str:
+        if self.is_fitted:
+            return f"the network looks once at {what}, and what it sees is kept in {file.folder}"
+        return (
+            f"computing the outputs of the {self._tuned.first} frozen layers once, for {what}: "
+            f"{data_size(file.size)} in {file.folder}"
+        )

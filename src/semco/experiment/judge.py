@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from semco.evaluation.probabilities import Head
 from semco.experiment.context import Context
-from semco.experiment.cross_validation import Comparison, fold_positions, number_of_folds
-from semco.experiment.evaluate import are_right, evaluate, test_scores, validation_accuracy
+from semco.experiment.cross_validation import FOLDS, Measured, fold_positions
+from semco.experiment.evaluate import are_right, rights_of, test_scores
 from semco.experiment.fit import make_trainer
-from semco.run.result import ProbeResult
+from semco.run.accuracy import Right, percent
 from semco.training.signals import Interrupted
 
 # Part of the labels that the probe has learned; a network that has learned fewer of them was not trained well.
@@ -24,74 +24,52 @@ LEARNED = 0.8
 
 @dataclass(frozen=True)
 class Yardstick:
-    """The linear probe on the initial features, and what it achieves."""
+    """The linear probe on the initial features, and for which test images it is right, if there are any."""
 
     network: nn.Module
-    result: ProbeResult
+    test: Right | None
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The network that is kept, the head that predicts, and the probe beside it."""
+    """The network that is kept, the head that predicts, and how good it is where labels were held out."""
 
     network: nn.Module
     head: Head
-    probe: ProbeResult | None
-
-    @property
-    def keeps_probe(self) -> bool:
-        return self.probe is not None and self.probe.is_kept
+    keeps_probe: bool = False
+    held_out: Measured | None = None
+    probe_test: Right | None = None
+    """For which test images the probe is right; None if there are none, or no probe."""
 
 
 def measure_probe(context: Context) -> Yardstick | None:
-    """Return the linear probe and what it achieves, in runs from loaded weights; call it before training."""
-    probe = context.model.probe
-    if probe is None:
+    """Return the linear probe in runs from loaded weights; call it before training."""
+    if context.model.probe is None:
         return None
     network = context.model.probe_part()
-    # Without steps the probe is the model, whose test images are evaluated at the end.
-    scores = test_scores(context, network, "one_hot") if context.method.takes_steps else None
-    evaluation = evaluate(context, scores, "one_hot")
-    result = ProbeResult(
-        strength=probe.strength,
-        cross_validation=probe.cross_validation,
-        validation_accuracy=validation_accuracy(context, network, "one_hot"),
-        test_accuracy=None if evaluation is None else evaluation.accuracy,
-    )
-    return Yardstick(network, result)
+    scores = test_scores(context, network, "one_hot")
+    return Yardstick(network, None if scores is None else rights_of(context, scores))
 
 
 def judge(context: Context, trained: nn.Module, yardstick: Yardstick | None) -> Verdict:
     """Return the trained network, or the probe if that is better on images whose labels were held out."""
-    head = context.config.evaluation.head
+    head, validation = context.config.evaluation.head, torch.from_numpy(context.problem.split.validation)
     if yardstick is None:
-        return Verdict(trained, head, None)
-    result = yardstick.result
-    if not context.method.takes_steps:
-        return Verdict(trained, head, result)
-    comparison = _compare(context, trained, yardstick.network)
-    if comparison is None:
+        own = are_right(context, trained, validation, head) if len(validation) else None
+        return Verdict(trained, head, held_out=None if own is None else Measured("validation", own))
+    measured = _compare(context, trained, yardstick.network)
+    if measured is None:
         is_kept = _has_collapsed(context, trained, yardstick.network)
-    else:
-        is_kept = comparison.is_probe_better()
-        result = result.model_copy(
-            update={
-                "held_out_images": len(comparison.trained),
-                "held_out_accuracy": comparison.probe_accuracy,
-                "trained_accuracy": comparison.trained_accuracy,
-            }
+    elif is_kept := measured.is_probe_better():
+        assert measured.difference is not None
+        context.observer.on_message(
+            f"the linear probe is better than the trained network ({measured.difference.describe()}) on images whose "
+            "labels were held out: the probe is kept"
         )
-        if is_kept:
-            context.observer.on_message(_why_the_probe_is_kept(comparison))
-    result = result.model_copy(update={"is_kept": is_kept})
-    return Verdict(yardstick.network, "one_hot", result) if is_kept else Verdict(trained, head, result)
-
-
-def _why_the_probe_is_kept(comparison: Comparison) -> str:
-    return (
-        f"the linear probe is right for {comparison.probe_accuracy:.1%} of {len(comparison.trained)} images whose "
-        f"labels were held out, the trained network for {comparison.trained_accuracy:.1%}: the probe is kept"
-    )
+        measured = measured.keep_probe()
+    if is_kept:
+        return Verdict(yardstick.network, "one_hot", True, measured, yardstick.test)
+    return Verdict(trained, head, False, measured, yardstick.test)
 
 
 def _has_collapsed(context: Context, trained: nn.Module, probe: nn.Module) -> bool:
@@ -101,34 +79,38 @@ def _has_collapsed(context: Context, trained: nn.Module, probe: nn.Module) -> bo
     if learned >= LEARNED * known:
         return False
     context.observer.on_message(
-        f"the trained network is right for {learned:.1%} of the labels that it learned from, the linear probe for "
-        f"{known:.1%}: training has failed, and the probe is kept"
+        f"the trained network is right for {percent(learned)} of the labels that it learned from, the linear probe "
+        f"for {percent(known)}: training has failed, and the probe is kept"
     )
     return True
 
 
-def _compare(context: Context, trained: nn.Module, probe: nn.Module) -> Comparison | None:
+def _compare(context: Context, trained: nn.Module, probe: nn.Module) -> Measured | None:
     """Compare with the probe on the validation images, or by cross-validation if there are none."""
     split = context.problem.split
     if len(split.validation):
         index = torch.from_numpy(split.validation)
-        return Comparison(*_right(context, trained, probe, index))
-    class_ids = context.problem.labelled_class_ids.numpy()
-    folds = number_of_folds(context.config, class_ids)
+        return Measured("validation", *_right(context, trained, probe, index))
+    folds = folds_of(context)
     if not folds:
         context.observer.on_message("not compared with the linear probe: there are too few labels to hold some out")
         return None
     outcomes = []
-    for number, held_out in enumerate(fold_positions(class_ids, folds, context.config.training.seed), start=1):
-        context.observer.on_message(f"comparing with the linear probe: held-out labels, part {number} of {folds}")
+    for number, held_out in enumerate(folds, start=1):
+        context.observer.on_message(f"comparing with the linear probe: held-out labels, part {number} of {len(folds)}")
         outcomes.append(_outcome_of_fold(context, number, held_out))
     shutil.rmtree(context.run.folds, ignore_errors=True)
-    return Comparison(*(np.concatenate(each) for each in zip(*outcomes, strict=True)))
+    return Measured("cross_validation", *(np.concatenate(each) for each in zip(*outcomes, strict=True)))
 
 
-def _outcome_of_fold(
-    context: Context, number: int, held_out: NDArray[np.int64]
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def folds_of(context: Context) -> list[NDArray[np.int64]]:
+    """Return the positions of the labels of each fold; none if that would take too long, or labels are too few."""
+    folds = FOLDS[context.config.model.tune]
+    class_ids = context.problem.labelled_class_ids.numpy()
+    return fold_positions(class_ids, folds, context.config.training.seed) if folds else []
+
+
+def _outcome_of_fold(context: Context, number: int, held_out: NDArray[np.int64]) -> tuple[Right, Right]:
     """Train without some labels, and return for which of these images the trained network and the probe are right."""
     part = context.without_labels(held_out, str(number))
     part.run.checkpoints.mkdir(parents=True, exist_ok=True)
@@ -141,8 +123,6 @@ def _outcome_of_fold(
     return _right(part, trainer.average, probe, torch.from_numpy(context.problem.split.labelled[held_out]))
 
 
-def _right(
-    context: Context, trained: nn.Module, probe: nn.Module, index: Tensor
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def _right(context: Context, trained: nn.Module, probe: nn.Module, index: Tensor) -> tuple[Right, Right]:
     head = context.config.evaluation.head
     return are_right(context, trained, index, head), are_right(context, probe, index, "one_hot")

@@ -19,9 +19,9 @@ from semco.experiment.loading import load_request
 from semco.experiment.plan import MINUTES, measure_speed, with_steps
 from semco.experiment.problem import prepare
 from semco.files import read_json_object, write_json
-from semco.methods import Method
+from semco.methods import FittedMethod
 from semco.models import has_weights
-from semco.resolve import Machine, resolve
+from semco.resolve import Machine, method_of, resolve
 from semco.resolve.rules import MOST_STEPS
 from semco.training.execution import choose_device
 from semco.training.observer import NullObserver
@@ -51,7 +51,7 @@ def has_length(request: Config) -> bool:
     """Return whether a request says how many steps its run takes, or its method takes none."""
     training = request.training
     is_given = training.steps is not None or training.epochs is not None
-    return is_given or not Method.registry[request.method.name].takes_steps
+    return is_given or issubclass(method_of(request), FittedMethod)
 
 
 def with_lengths(

@@ -12,9 +12,8 @@ from semco.data.split import count_labels
 from semco.data.split_file import read_labelled
 from semco.errors import UserError
 from semco.labels import LabelEmbeddings, label_source
-from semco.methods.base import Method
 from semco.models import SMALL_SIDE, inspect_backbone
-from semco.resolve import DataFacts
+from semco.resolve import DataFacts, method_of
 from semco.training.observer import Observer
 
 # Fields of the labels that say what happens to the vectors, not what they are.
@@ -76,6 +75,7 @@ def vectors_of(
     A method without a semantic head can do without vectors, and gets None for names that have none.
     """
     found: dict[str, LabelEmbeddings | None] = {}
+    method = method_of(config)
 
     def look_up(labels: LabelsConfig) -> LabelEmbeddings | None:
         key = labels.model_dump_json(exclude=USES)
@@ -83,9 +83,9 @@ def vectors_of(
             try:
                 found[key] = label_source(labels).vectors(dataset.class_names)
             except UserError as error:
-                if "semantic" in Method.registry[config.method.name].heads:
+                if "semantic" in method.heads:
                     raise
-                observer.on_message(f"no groups in the statistics: {error}")
+                observer.on_message(f"without label vectors and groups: {error}")
                 found[key] = None
         return found[key]
 

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from semco.distributed.processes import broadcast_from_main, same_error_everywhere
-from semco.evaluation.probe import Probe, fit_embedding, fit_probe, with_embedding_length
 from semco.experiment.inputs import RunInputs
 from semco.experiment.problem import Problem
+from semco.experiment.semantic_start import fit_embedding, with_embedding_length
+from semco.methods.linear_probe import Probe, fit_probe
 from semco.models import Network, has_weights
 from semco.models.tuning import TunedNetwork
 from semco.training.pool import NetworkPool
@@ -41,8 +42,7 @@ class RunModel:
     def initial(self) -> Network:
         """Return what the loop trains, with its initial weights."""
         network = self.trained_part()
-        wants_probe = self.inputs.config.model.heads_init == "probe" or not self.inputs.method.takes_steps
-        if self.probe is not None and wants_probe:
+        if self.probe is not None and self.inputs.config.model.heads_init == "probe":
             self._set_heads(network)
         return network
 
@@ -59,7 +59,7 @@ class RunModel:
     def _set_heads(self, network: Network) -> None:
         """Set the one-hot head to the probe, and a linear semantic head to a ridge regression of the label vectors."""
         assert self.probe is not None
-        set_linear(network.heads["one_hot"], self.probe.weight, self.probe.bias)
+        set_linear(network.heads["one_hot"], self.probe.head.weight, self.probe.head.bias)
         semantic = dict(network.heads).get("semantic")
         if isinstance(semantic, nn.Linear):
             features, class_ids = self._labelled(network)
@@ -82,8 +82,7 @@ class RunModel:
     def probe(self) -> Probe | None:
         """The linear probe on the labelled images, for loaded weights or where the configuration asks for it."""
         inputs = self.inputs
-        is_wanted = inputs.config.model.heads_init == "probe" or not inputs.method.takes_steps
-        if not (self.is_pretrained or is_wanted):
+        if not (self.is_pretrained or inputs.config.model.heads_init == "probe"):
             return None
         features, class_ids = self._labelled(self.trained_part())
         fitted: Probe | None = None

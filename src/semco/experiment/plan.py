@@ -14,9 +14,10 @@ from semco.config import REGISTERED_DATASETS, Config
 from semco.data.batches import Batches
 from semco.errors import duration
 from semco.experiment.context import Context
-from semco.experiment.cross_validation import number_of_folds
+from semco.experiment.judge import folds_of
 from semco.models import Network, has_weights
 from semco.models.averaging import ema_copy
+from semco.training.features import FeatureFile
 from semco.training.forward import NetworkForward
 from semco.training.timing import shortest_time
 from semco.types import Progress, Views
@@ -95,6 +96,29 @@ def describe_plan(config: Config, speed: Speed, processes: int = 1) -> list[str]
     return lines
 
 
+def fit_views(context: Context, minutes: float) -> tuple[Config, list[str]]:
+    """Return the configuration of a head that is fitted, with as many views as fit into the minutes, and the plan.
+
+    After the views, the head and its cross-validation take seconds.
+    """
+    config, limit = context.config, 60 * minutes
+    seconds = StepTimer(context).frozen_seconds()
+    if seconds > limit and config.method.has_close_up:
+        config = config.model_copy(update={"method": config.method.model_copy(update={"close_up": False})})
+        seconds = StepTimer(context.with_config(config)).frozen_seconds()
+    views = "the plain view and a close-up" if config.method.has_close_up else "the plain view"
+    lines = [f"plan: {views} of each photo through {config.model.backbone}, about {duration(seconds)} here"]
+    return config, lines if seconds <= limit else [*lines, too_long(seconds, minutes)]
+
+
+def too_long(seconds: float, minutes: float) -> str:
+    """Return a sentence about minutes that cannot be held, and what takes less."""
+    return (
+        f"this does not fit into the {duration(max(0.0, 60 * minutes))} that are left: it takes {duration(seconds)} at "
+        "least; fewer photos, a smaller data.image_size or the method semantic_probe take less"
+    )
+
+
 def _covered(speed: Speed) -> str:
     """Return what the estimate is for. It is low: views, optimiser and validation are not timed."""
     frozen = "the frozen layers and " if speed.frozen_seconds else ""
@@ -106,7 +130,7 @@ def _folds(context: Context) -> int:
     """Return the number of runs of the cross-validation against the linear probe."""
     if not has_weights(context.config.model) or len(context.problem.split.validation):
         return 0
-    return number_of_folds(context.config, context.problem.labelled_class_ids.numpy())
+    return len(folds_of(context))
 
 
 class RandomInputs:
@@ -153,8 +177,11 @@ class StepTimer:
     def frozen_seconds(self) -> float:
         """Return the duration of the pass through the frozen layers of all images whose outputs no run has stored."""
         inputs = self._context.inputs
-        files = [file for file in (inputs.training_file, inputs.test_file) if file is not None]
-        missing = sum(file.count_missing() for file in files)
+        if inputs.is_fitted:
+            files: list[FeatureFile | None] = [*inputs.view_files(has_close_up=inputs.config.method.has_close_up)]
+        else:
+            files = [inputs.training_file, inputs.test_file]
+        missing = sum(file.count_missing() for file in files if file is not None)
         if not missing:
             return 0.0
         images = self._images.plain(torch.arange(TIMED_IMAGES))

@@ -42,6 +42,7 @@ class Problem:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     data_seal: DataSeal
+    has_attributes: bool = False  # whether the label vectors are class attributes, not made of names
 
     @property
     def labelled_class_ids(self) -> Tensor:
@@ -57,6 +58,7 @@ class Problem:
             labelled_counts=torch.bincount(self.labelled_class_ids, minlength=self.dataset.num_classes),
             pool_size=len(self.split.unlabelled),
             num_features=self.num_features,
+            has_attributes=self.has_attributes,
         )
 
     @cached_property
@@ -97,7 +99,8 @@ def make_problem(
     backbone = inspect_backbone(config.model, dataset.channels, max(dataset.image_size))
     mean, std = backbone.mean or dataset.mean, backbone.std or dataset.std
     features, seal = backbone.out_features, DataSeal(dataset)
-    return Problem(dataset, split, embeddings, groups, label_vectors, features, mean, std, seal)
+    has_attributes = config.labels.source in ("attributes", "matrix")
+    return Problem(dataset, split, embeddings, groups, label_vectors, features, mean, std, seal, has_attributes)
 
 
 def _report_skipped(dataset: Dataset, observer: Observer) -> None:

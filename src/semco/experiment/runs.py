@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -14,14 +15,15 @@ from semco.data.sources import list_source
 from semco.distributed.processes import Processes, broadcast_from_main, process_group, same_error_everywhere
 from semco.errors import UserError
 from semco.experiment.context import Context
-from semco.experiment.fit import fit, make_trainer
+from semco.experiment.fit import make_trainer
+from semco.experiment.fitted import fit_head
 from semco.experiment.judge import judge, measure_probe
 from semco.experiment.loading import Loaded, load_request
-from semco.experiment.plan import describe_plan, measure_speed, with_steps
+from semco.experiment.plan import describe_plan, fit_views, measure_speed, too_long, with_steps
 from semco.experiment.problem import prepare
 from semco.experiment.problem_files import read_problem, write_problem
 from semco.experiment.write import Steps, write
-from semco.methods import describe_method
+from semco.methods import FittedMethod, describe_method
 from semco.report import write_report
 from semco.resolve import Machine, resolve
 from semco.resolve.rules import is_open
@@ -38,12 +40,14 @@ def train(
     out: Path | str | None = None,
     observer: Observer | None = None,
     dataset: Dataset | None = None,
+    started: float | None = None,
 ) -> RunResult:
     """Train as ``request`` asks into the new folder ``out`` and return the result.
 
     What the request leaves open is decided once, by `semco.resolve`. ``dataset`` replaces what ``data.source`` names,
-    for images that are already in memory.
+    for images that are already in memory. ``started``: the `time.monotonic` from which time counts, by default now.
     """
+    started = time.monotonic() if started is None else started
     if not isinstance(request, Config):
         raise UserError(
             f"train takes a semco.Config, not {type(request).__name__}; Config.parse makes one from plain values."
@@ -54,12 +58,19 @@ def train(
         path = broadcast_from_main(_path_of_run(request, out, processes), processes)
         if broadcast_from_main(_was_started(path, request, processes), processes):
             watcher.on_message("a process died: all processes restart from the last checkpoint")
-            return _resume(path, processes, watcher)
-        context = _start(request, path, watcher, dataset, processes)
+            return _resume(path, processes, watcher, started)
+        context = _start(request, path, watcher, dataset, processes, started)
         return execute(context)
 
 
-def _start(request: Config, path: Path, observer: Observer, dataset: Dataset | None, processes: Processes) -> Context:
+def _start(
+    request: Config,
+    path: Path,
+    observer: Observer,
+    dataset: Dataset | None,
+    processes: Processes,
+    started: float,
+) -> Context:
     """Load, resolve and create the run folder."""
     with same_error_everywhere(processes):
         if processes.is_main:
@@ -74,9 +85,12 @@ def _start(request: Config, path: Path, observer: Observer, dataset: Dataset | N
     with same_error_everywhere(processes):
         device = choose_device(config.training.device, processes)
         problem = prepare(config, loaded.dataset, loaded.facts.label_vectors(config.labels), observer)
-        context = Context.of(config, path, problem, device, processes, observer)
-        if processes.is_main and request.training.minutes is not None:
-            config = _fit_into_minutes(request, loaded, machine, context)
+        context = Context.of(config, path, problem, device, processes, observer, started)
+    if request.training.minutes is not None:
+        assert context.inputs.features_folder  # all processes agree on it, before one of them makes the plan
+        with same_error_everywhere(processes):
+            if processes.is_main:
+                config = _fit_into_minutes(request, loaded, machine, context)
     config = broadcast_from_main(config, processes)
     with same_error_everywhere(processes):
         if processes.is_main:
@@ -85,18 +99,19 @@ def _start(request: Config, path: Path, observer: Observer, dataset: Dataset | N
 
 
 def _fit_into_minutes(request: Config, loaded: Loaded, machine: Machine, context: Context) -> Config:
-    """Return the configuration with as many steps as fit into the minutes of the request."""
-    config, observer = context.config, context.observer
-    if not context.method.takes_steps:
-        observer.on_message(f"plan: {config.method.name} on the features of {config.model.backbone}; no training steps")
-        return config
-    minutes = request.training.minutes
-    assert minutes is not None
-    speed = measure_speed(context)
-    steps = speed.steps_in(minutes, config.training.total_steps)
-    config = resolve(with_steps(request, steps), loaded.facts, machine).config
-    for line in describe_plan(config, speed, context.processes.world_size):
-        observer.on_message(line)
+    """Return the configuration with as many views and steps as fit into what is left of the minutes of the request."""
+    assert request.training.minutes is not None
+    minutes = request.training.minutes - (time.monotonic() - context.started) / 60
+    if isinstance(context.method, FittedMethod):
+        config, lines = fit_views(context, minutes)
+    else:
+        speed = measure_speed(context)
+        steps = speed.steps_in(minutes, context.config.training.total_steps)
+        config = resolve(with_steps(request, steps), loaded.facts, machine).config
+        lines = describe_plan(config, speed, context.processes.world_size)
+        lines += [] if speed.seconds(steps) <= 60 * minutes else [too_long(speed.seconds(steps), minutes)]
+    for line in lines:
+        context.observer.on_message(line)
     return config
 
 
@@ -110,21 +125,22 @@ def execute(context: Context) -> RunResult:
                 run.remove_leftovers()
                 write_problem(run, context.problem, context.config, context.method.scale)
                 write_data_record(run.path, context.config.data, context.problem.dataset)
-        trainer = make_trainer(context)
         observer.on_message(f"method: {describe_method(context.config.method.name)}")
-        steps = f"{context.config.training.total_steps:,}" if context.method.takes_steps else "no"
-        observer.on_message(f"{context.problem.counts()}; {steps} steps")
+        if isinstance(context.method, FittedMethod):
+            observer.on_message(context.problem.counts())
+            return write(context, fit_head(context), Steps())
+        trainer = make_trainer(context)
+        observer.on_message(f"{context.problem.counts()}; {context.config.training.total_steps:,} steps")
         probe = measure_probe(context)
-        fit(context, trainer)
-        verdict = judge(context, trainer.average, probe)
-        return write(context, verdict, Steps(trainer.state.step, trainer.state.seconds))
+        trainer.run()
+        return write(context, judge(context, trainer.average, probe), Steps(trainer.state.step, trainer.seconds_before))
 
 
-def resume(path: Path | str, observer: Observer | None = None) -> RunResult:
+def resume(path: Path | str, observer: Observer | None = None, started: float | None = None) -> RunResult:
     """Resume a run as if it had never stopped; a finished one only returns its result."""
-    processes = Processes.from_environment()
+    processes, started = Processes.from_environment(), time.monotonic() if started is None else started
     with process_group(processes):
-        return _resume(Path(path), processes, _observer_of(observer, processes))
+        return _resume(Path(path), processes, _observer_of(observer, processes), started)
 
 
 def train_or_resume(request: Config, path: Path, observer: Observer | None = None) -> RunResult:
@@ -151,7 +167,7 @@ def _observer_of(observer: Observer | None, processes: Processes) -> Observer:
     return observer if observer is not None and processes.is_main else NullObserver()
 
 
-def _resume(path: Path, processes: Processes, observer: Observer) -> RunResult:
+def _resume(path: Path, processes: Processes, observer: Observer, started: float) -> RunResult:
     with same_error_everywhere(processes):
         run = RunFolder.open(path)
         request, config = run.request(), run.config()
@@ -166,7 +182,7 @@ def _resume(path: Path, processes: Processes, observer: Observer) -> RunResult:
     with same_error_everywhere(processes):
         device = choose_device(_device_of(request, config), processes)
         problem = read_problem(config, run, observer)
-    return execute(Context.of(config, run.path, problem, device, processes, observer))
+    return execute(Context.of(config, run.path, problem, device, processes, observer, started))
 
 
 def _device_of(request: Config, config: Config) -> str:

@@ -5,6 +5,7 @@ Shapes: N images, K classes, U unlabelled images.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -21,7 +22,8 @@ from semco.evaluation.probabilities import Head
 from semco.evaluation.results import Evaluation, write_evaluation
 from semco.evaluation.samples import pick_samples
 from semco.experiment.context import Context
-from semco.experiment.evaluate import evaluate, test_scores_by_head, validation_accuracy
+from semco.experiment.cross_validation import Measured
+from semco.experiment.evaluate import evaluate, rights_of, test_scores_by_head
 from semco.experiment.judge import Verdict
 from semco.labels.store import unit_rows
 from semco.models import Network
@@ -38,17 +40,16 @@ SUGGESTED = 200
 
 @dataclass(frozen=True)
 class Steps:
-    """What training took."""
+    """The steps of a run."""
 
-    number: int
-    seconds: float
+    number: int = 0
+    seconds_before: float = 0.0  # of those that were taken before the run was resumed
 
 
 def write(context: Context, verdict: Verdict, steps: Steps) -> RunResult:
     """Write everything in an order that a kill may interrupt anywhere; all processes compute, the main one writes."""
     pool = context.model.pool(verdict.network)
     outputs, labelled = pool.unlabelled(), pool.labelled()
-    validation = validation_accuracy(context, verdict.network, verdict.head)
     network = context.model.complete(verdict.network)
     scores = test_scores_by_head(context, verdict.network, is_probe=verdict.keeps_probe)
     result: RunResult | None = None
@@ -58,7 +59,8 @@ def write(context: Context, verdict: Verdict, steps: Steps) -> RunResult:
             heads = {head: each for head, each in found.items() if each is not None}
             pseudo_labels = label_pool(context.method.pseudo_labels, outputs)
             save_model(context.run.model, _saved_model(context, network, verdict.head))
-            result = _result(context, verdict, steps, validation, heads, pseudo_labels)
+            measured = _measured(context, verdict, scores.get(verdict.head))
+            result = _result(context, verdict, steps, measured, heads, pseudo_labels)
             context.run.write_result(result)
             # Whatever fails from here on does not cost the result, and `resume` tries it again.
             _write_test(context, scores.get(verdict.head), heads, verdict.head)
@@ -69,30 +71,37 @@ def write(context: Context, verdict: Verdict, steps: Steps) -> RunResult:
     return result
 
 
+def _measured(context: Context, verdict: Verdict, scores: NDArray[np.float32] | None) -> Measured | None:
+    """Return what the accuracy of the run is measured on: test images if there are any, else those held out."""
+    if scores is None or context.problem.dataset.test_labels is None:
+        return verdict.held_out
+    return Measured("test", rights_of(context, scores), verdict.probe_test)
+
+
 def _result(
     context: Context,
     verdict: Verdict,
     steps: Steps,
-    validation_accuracy: float | None,
+    measured: Measured | None,
     heads: Mapping[Head, Evaluation],
     pseudo_labels: Mapping[str, PseudoLabels],
 ) -> RunResult:
-    problem, evaluation, probe = context.problem, heads.get(verdict.head), verdict.probe
+    problem, evaluation, held_out = context.problem, heads.get(verdict.head), verdict.held_out
     test = evaluation.summary() if evaluation else {}
-    if probe is not None and evaluation is not None and not context.method.takes_steps:
-        probe = probe.model_copy(update={"test_accuracy": evaluation.accuracy})
+    validated = held_out.accuracy if held_out is not None and held_out.kind == "validation" else None
     group_ids = torch.from_numpy(problem.groups.group_ids).to(context.device)
     return RunResult(
         method=context.config.method.name,
         run=str(context.run.path),
         num_labels=len(problem.split.labelled),
         steps=steps.number,
-        seconds=round(steps.seconds, 3),
-        validation_accuracy=validation_accuracy,
+        seconds=round(steps.seconds_before + time.monotonic() - context.started, 3),
+        accuracy=None if measured is None else measured.accuracy,
+        validation_accuracy=None if validated is None else validated.value,
         validation_images=len(problem.split.validation),
         skipped_images=len(problem.dataset.skipped),
         pseudo_labels=describe_pool(pseudo_labels, _pool_truth(context).to(context.device), group_ids),
-        probe=probe,
+        probe=None if measured is None else measured.probe_result(is_kept=verdict.keeps_probe),
         precision=context.config.training.precision,
         heads={head: each.numbers() for head, each in heads.items()},
         **{"head": verdict.head, **test},
@@ -112,6 +121,7 @@ def _saved_model(context: Context, network: Network, head: Head) -> SavedModel:
         heads=method.heads,
         embedding_dim=problem.label_vectors.shape[1],
         scale=method.scale,
+        transform=None if network.transform is None else network.transform.shape,
         groups=tuple(groups.group_ids.tolist()),
         eps=groups.eps,
         head=head,

@@ -11,7 +11,7 @@ from semco.files import write_text
 from semco.methods import describe_method
 from semco.predict.engine import About
 from semco.run.folder import RunFolder
-from semco.run.result import RunResult
+from semco.run.result import RunResult, describe_probe
 
 VECTOR_LICENCES = {
     "bundled": "bundled with SemCo, CC BY-SA 4.0 (GloVe, word2vec, ConceptNet)",
@@ -70,20 +70,19 @@ def _data(folder: RunFolder, result: RunResult) -> str:
         f"- Network: `{config.model.backbone}`.",
     ]
     if result.probe is not None and result.probe.is_kept:
-        lines.append("- The model is a linear probe on the features of the pretrained network: training was worse.")
+        lines.append("- The model is a linear probe on the features of the pretrained network, which was better.")
     return "\n".join(lines)
 
 
 def _accuracy(result: RunResult) -> str:
     lines = ["## Measured accuracy"]
+    if result.accuracy is not None:
+        lines.append(f"The model is {result.accuracy.describe()}.")
+        if (probe := describe_probe(result)) is not None:
+            lines.append(f"{probe[0].upper()}{probe[1:]}.")
     if result.test_accuracy is None:
-        shown = result.headline()
-        lines.append(
-            "There were no test images, so the accuracy is not known."
-            if shown is None
-            else f"No test images; {shown[0]} {shown[1]:.1%}."
-        )
-        return "\n\n".join(lines)
+        known = "" if result.accuracy else ", so the accuracy is not known"
+        return "\n\n".join([*lines, f"There were no test images{known}."])
     rows = [("accuracy", result.test_accuracy), ("top-5 accuracy", result.top5)]
     rows += [("right group by name", result.group_accuracy), ("calibration error", result.calibration_error)]
     lines.append(f"On {result.test_images:,} test images, which selected nothing:")

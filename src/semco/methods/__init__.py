@@ -7,7 +7,7 @@ import pkgutil
 
 from semco.config import MethodConfig
 from semco.errors import unknown
-from semco.methods.base import Forward, Head, Method, Pool
+from semco.methods.base import FittedMethod, Forward, Head, Method, Pool
 from semco.types import Task
 
 for _module in pkgutil.iter_modules(__path__):
@@ -27,4 +27,4 @@ def describe_method(name: str) -> str:
     return f"{title}; the paper's method is 'semco'" if name == "semco_plus" else title
 
 
-__all__ = ["Forward", "Head", "Method", "Pool", "build_method", "describe_method"]
+__all__ = ["FittedMethod", "Forward", "Head", "Method", "Pool", "build_method", "describe_method"]

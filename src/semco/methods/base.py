@@ -7,16 +7,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import ClassVar, Generic, Literal, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from semco.config import MethodConfig
+from semco.models import FeatureTransform, LinearHead
 from semco.types import Batch, Outputs, Passes, Progress, PseudoLabels, StepResult, Task, ViewCounts
 
 Head = Literal["one_hot", "semantic", "rotation"]
 C = TypeVar("C", bound=MethodConfig)
+# Confidence from which on a fitted head is called sure.
+SURE = 0.9
 
 
 class Forward(Protocol):
@@ -59,6 +63,16 @@ class Pool(Protocol):
         ...
 
 
+class Photos(Protocol):
+    """Features of photos, which are read when they are asked for: there may be more than the memory holds."""
+
+    def __len__(self) -> int: ...
+
+    def read(self, position: Tensor) -> Tensor:
+        """Return the features (n, V, F) of the photos at these positions (n,), of the plain view first."""
+        ...
+
+
 class Method(nn.Module, ABC, Generic[C]):
     """What a semi-supervised method adds: which views, which heads, which losses.
 
@@ -90,8 +104,6 @@ class Method(nn.Module, ABC, Generic[C]):
     per_image_buffers: ClassVar[tuple[str, ...]] = ()
     # Whether the method mixes, rotates or perturbs the views itself. If so, outputs of frozen layers cannot be cached.
     changes_images: ClassVar[bool] = False
-    # Whether the loop trains the network; otherwise the heads that were fitted to the labelled images are the result.
-    takes_steps: ClassVar[bool] = True
     registry: ClassVar[dict[str, type[Method[MethodConfig]]]] = {}
 
     def __init_subclass__(cls, **kwargs: object) -> None:
@@ -118,3 +130,33 @@ class Method(nn.Module, ABC, Generic[C]):
 
     def refresh(self, pool: Pool, progress: Progress) -> None:
         """Relabel the pool. Called once per pass over the pool, and at least ten times per run."""
+
+
+class FittedMethod(Method[C]):
+    """A method that takes no steps: its head is fitted to features of a frozen backbone.
+
+    `transform` makes what the head reads from the features of all photos and does not know their labels, so that a
+    cross-validation makes it once. `fit` is called for every set of labels. ``config.has_close_up`` says whether the
+    features of the close-up of each photo are read beside those of the plain one.
+    """
+
+    # Photos of the pool that are read at most, chosen at random; 0: the method does not use the pool.
+    most_pool: ClassVar[int] = 0
+    # Whether confidences are calibrated by a temperature, fitted to labels that were held out.
+    is_calibrated: ClassVar[bool] = False
+
+    def transform(self, photos: Photos) -> FeatureTransform | None:  # noqa: ARG002
+        """Return what is fitted to the labelled photos and the pool; None if the head reads plain features."""
+        return None
+
+    @abstractmethod
+    def fit(self, x: Tensor, class_ids: Tensor, pool: Tensor) -> LinearHead:
+        """Return the head for labelled rows (N, D) of these classes (N,), and the rows (U, D) of the pool."""
+
+    def pseudo_labels(self, weak: Outputs, index: Tensor) -> Mapping[str, PseudoLabels]:
+        """Return the answers for the pool, of which those are retained that the head is `SURE` of."""
+        found = super().pseudo_labels(weak, index)["one_hot"]
+        return {"one_hot": replace(found, weights=(found.confidence >= SURE).to(found.confidence))}
+
+    def compute(self, batch: Batch, forward: Forward, progress: Progress) -> StepResult:  # noqa: ARG002
+        raise AssertionError(f"{self.name} is fitted and takes no steps")

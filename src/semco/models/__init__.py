@@ -1,6 +1,7 @@
 """Backbones and heads: images in, `Outputs` out."""
 
 from semco.models.backbone import Backbone, Precision, set_precision
+from semco.models.fitted import LinearHead
 from semco.models.network import (
     HEADS,
     KNOWN_BACKBONES,
@@ -12,14 +13,18 @@ from semco.models.network import (
     inspect_backbone,
 )
 from semco.models.pretrained import has_weights
+from semco.models.transform import FeatureTransform, TransformShape
 
 __all__ = [
     "HEADS",
     "KNOWN_BACKBONES",
     "SMALL_SIDE",
     "Backbone",
+    "FeatureTransform",
+    "LinearHead",
     "Network",
     "Precision",
+    "TransformShape",
     "build_backbone",
     "build_network",
     "feature_size",

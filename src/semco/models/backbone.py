@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 
 Precision = Literal["float32", "bfloat16"]
+# Of a close-up, the second view of a photo (docs/lab/photos.md).
+ENLARGED = 1.3
 
 
 class Backbone(nn.Module, ABC):
@@ -45,6 +47,10 @@ class Backbone(nn.Module, ABC):
         with torch.autocast(images.device.type, torch.bfloat16):
             return self._run(images).float()
 
+    def views(self, images: Tensor, *, has_close_up: bool) -> Tensor:
+        """Return the features (N, V, F) of images (N, C, H, W), and if asked those of their close-ups."""
+        return features_of_views(self, images, has_close_up)
+
     def _run(self, images: Tensor) -> Tensor:
         values = images
         for layer in self.layers():
@@ -62,6 +68,21 @@ def set_precision(network: nn.Module, precision: Precision) -> None:
     for part in network.modules():
         if isinstance(part, Backbone):
             part.precision = precision
+
+
+def features_of_views(layers: nn.Module, images: Tensor, has_close_up: bool) -> Tensor:
+    """Return the features (N, V, F) of one or two views of images (N, C, H, W)."""
+    each = (images, close_up(images)) if has_close_up else (images,)
+    return torch.stack([layers(view) for view in each], dim=1)
+
+
+def close_up(images: Tensor) -> Tensor:
+    """Return the centres of images (N, C, H, W), enlarged by `ENLARGED` to the same size and mirrored."""
+    height, width = images.shape[-2:]
+    inner_height, inner_width = max(1, round(height / ENLARGED)), max(1, round(width / ENLARGED))
+    top, left = (height - inner_height) // 2, (width - inner_width) // 2
+    centre = images[..., top : top + inner_height, left : left + inner_width]
+    return nn.functional.interpolate(centre, size=(height, width), mode="bicubic", align_corners=False).flip(-1)
 
 
 class MeanPool(nn.Module):

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from semco.errors import UserError
+from semco.models.backbone import features_of_views
 from semco.models.recording import IMAGES, UnknownOperationError, to_onnx
 
 LayerEngine = Literal["openvino", "onnx", "torch"]  # the fastest first (docs/lab/speed.md)
@@ -50,6 +51,10 @@ class EngineLayers(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         parts = [self._compute(part.numpy(force=True)) for part in images.contiguous().split(AT_A_TIME)]
         return torch.from_numpy(np.concatenate(parts)).to(images.device)
+
+    def views(self, images: Tensor, *, has_close_up: bool) -> Tensor:
+        """Return the features (N, V, F) of images, as `Backbone.views` does."""
+        return features_of_views(self, images, has_close_up)
 
 
 @torch.inference_mode(False)

@@ -23,6 +23,7 @@ from semco.models.hf import PREFIX, build_hf
 from semco.models.normalisation import Norm
 from semco.models.pretrained import PUBLISHED_WEIGHTS, load_published, load_weights
 from semco.models.resnet import LAYOUTS, ResNet
+from semco.models.transform import FeatureTransform, TransformShape
 from semco.models.wide_resnet import WideResNet
 from semco.types import Outputs
 
@@ -40,9 +41,12 @@ MOST_DEPTH, MOST_WIDTH = 1000, 64
 class Network(nn.Module):
     """A backbone shared by a linear one-hot head and optionally a semantic and a rotation head."""
 
-    def __init__(self, backbone: Backbone, heads: dict[str, nn.Module]) -> None:
+    def __init__(
+        self, backbone: Backbone, heads: dict[str, nn.Module], transform: FeatureTransform | None = None
+    ) -> None:
         super().__init__()
         self.backbone = backbone
+        self.transform = transform  # what the heads read in place of the features, if a method has fitted one
         self.heads = nn.ModuleDict(heads)
         # Frozen layers, and norms with frozen statistics: they are in evaluation mode also while the rest is trained.
         self.evaluated_layers: list[nn.Module] = []
@@ -55,7 +59,9 @@ class Network(nn.Module):
 
     def forward(self, images: Tensor) -> Outputs:
         """Return the outputs for images (N, C, H, W)."""
-        return self.heads_from(self.backbone(images))
+        if self.transform is None:
+            return self.heads_from(self.backbone(images))
+        return self.heads_from(self.transform(self.backbone.views(images, has_close_up=self.transform.has_close_up)))
 
     def heads_from(self, features: Tensor) -> Outputs:
         """Return the outputs for features (N, F), which a method may have changed."""
@@ -77,15 +83,17 @@ def build_network(
     image_size: int,
     *,
     saved: Mapping[str, Any] | None = None,
+    transform: TransformShape | None = None,
 ) -> Network:
     """Return a freshly initialised network; torch's global seed decides all weights that are not loaded.
 
     The initial weights of a part do not depend on which heads are built, so that methods start from the same weights.
     ``saved``: `Backbone.architecture` of a saved model, whose weights follow; none are looked for elsewhere.
+    ``transform``: the shape of the transform of a saved model.
     """
     assert set(heads) <= set(HEADS), f"unknown heads in {heads}"
     backbone = build_backbone(config, in_channels, image_size, saved=saved)
-    features = backbone.out_features
+    features = backbone.out_features if transform is None else transform.axes
     makers: dict[str, Callable[[], nn.Module]] = {
         "one_hot": lambda: nn.Linear(features, num_classes),
         "semantic": lambda: _semantic_head(config, features, embedding_dim),
@@ -93,7 +101,8 @@ def build_network(
     }
     seed = int(torch.randint(2**31, (), device="cpu"))
     built = {name: _seeded(makers[name], seed + i) for i, name in enumerate(HEADS) if name in {"one_hot", *heads}}
-    return Network(backbone, built)
+    fitted = None if transform is None else FeatureTransform.empty(backbone.out_features, transform)
+    return Network(backbone, built, fitted)
 
 
 def build_backbone(

@@ -55,7 +55,7 @@ class TunedNetwork:
         whole = copy.deepcopy(self.whole)
         for layer, source in zip(whole.backbone.layers()[self.first :], trained.backbone.layers(), strict=True):
             layer.load_state_dict(source.state_dict())
-        whole.heads.load_state_dict(trained.heads.state_dict())
+        whole.heads, whole.transform = copy.deepcopy(trained.heads), copy.deepcopy(trained.transform)
         return whole.eval().requires_grad_(False)
 
     def _part(self, which: slice) -> Layers:

@@ -22,8 +22,9 @@ from semco.report.runs import Run, read_run
 from semco.report.tables import (
     MISSING,
     Row,
+    accuracy_title,
     difference_title,
-    evaluated_subset,
+    evaluated_kind,
     format_accuracy,
     format_difference,
     format_duration,
@@ -33,7 +34,7 @@ from semco.report.tables import (
     summary_rows,
 )
 from semco.report.template import page_template
-from semco.run.result import RunResult, describe_interval
+from semco.run.result import RunResult, describe_probe
 
 MOST_SKIPPED = 100  # skipped images that the page lists
 
@@ -72,7 +73,8 @@ def _context(runs: Sequence[Run], title: str | None, samples: Sequence[Sample] |
         "tiles": _tiles(repeats),
         "rows": [_table_row(row) for row in rows],
         "difference_title": difference_title(rows),
-        "subset": evaluated_subset(runs),
+        "kind": evaluated_kind(runs),
+        "accuracy_title": accuracy_title(evaluated_kind(runs)),
         "main_run": f"{name}, seed {main_run.seed}" if len(runs) > 1 else "",
         "training": training_charts(experiments, main_run),
         "groups": label_groups(main_run),
@@ -113,49 +115,37 @@ def _unfinished_notice(run: Run) -> str:
 def _verdict(run: Run, name: str, rows: Sequence[Row]) -> str:
     """Return the main result in one or two sentences."""
     if run.accuracy() is None:
-        return _validation_verdict(run)
+        return _held_out_verdict(run)
     own = next(row for row in rows if row.name == name)
-    seeds = f" (mean of {own.finished} seeds)" if own.finished > 1 else ""
+    several = own.finished > 1
+    seeds = f" (mean of {own.finished} seeds)" if several else _interval(run)
     sentence = (
-        f"{own.name} classifies {own.accuracy_text} of {_test_images(run)} correctly{seeds}{_interval(run)}, "
-        f"trained with {_describe_labels(run)}."
+        f"{own.name} classifies {own.accuracy_text} of {_test_images(run)} correctly{seeds}, "
+        f"trained with {_describe_labels(run)}.{'' if several else _beside_probe(run)}"
     )
     others = [f"{row.name} {row.accuracy_text}" for row in rows if row is not own and row.accuracy is not None]
     return f"{sentence} For comparison: {', '.join(others)}." if others else sentence
 
 
 def _interval(run: Run) -> str:
-    text = "" if run.result is None else run.result.headline_interval()
-    return f" ({text})" if text else ""
+    return f" ({run.result.accuracy.interval})" if run.result and run.result.accuracy else ""
 
 
-def _validation_verdict(run: Run) -> str:
+def _beside_probe(run: Run) -> str:
+    """Return a sentence about the linear probe on the same images, if there was one."""
+    line = describe_probe(run.result) if run.result else None
+    return f" {line[0].upper()}{line[1:]}." if line else ""
+
+
+def _held_out_verdict(run: Run) -> str:
     """Return the main result of a run without test accuracy."""
     title, (_, values) = method_title(run), run.series("validation_accuracy")
+    if run.result is not None and run.result.accuracy is not None:
+        return f"{title} is {run.result.accuracy.describe()}. The data set has no test images.{_beside_probe(run)}"
     if not values:
-        return _held_out_verdict(run, title) or f"{title} has not been evaluated on any image yet."
-    accuracy = format_accuracy(values[-1])
-    if run.is_finished:
-        images = f"{len(run.split.get('validation', ())):,} validation images"
-        interval = describe_interval(values[-1], len(run.split.get("validation", ())))
-        between = f" ({interval})" if interval else ""
-        return f"{title} classifies {accuracy} of {images} correctly{between}. The data set has no test images."
-    return f"{title} classifies {accuracy} of the validation images correctly so far."
-
-
-def _held_out_verdict(run: Run, title: str) -> str:
-    """Return the result of the comparison with the linear probe on labels that were held out in turn, if any."""
-    probe = run.result.probe if run.result else None
-    if probe is None or probe.trained_accuracy is None or probe.held_out_accuracy is None:
-        return ""
-    interval = describe_interval(probe.trained_accuracy, probe.held_out_images)
-    between = f" ({interval})" if interval else ""
-    kept = ", which is kept as the model" if probe.is_kept else ""
-    return (
-        f"Of {probe.held_out_images:,} labelled images that were held out in turn, {title} classifies "
-        f"{format_accuracy(probe.trained_accuracy)} correctly{between} and the linear probe "
-        f"{format_accuracy(probe.held_out_accuracy)}{kept}. The data set has no test images."
-    )
+        return f"{title} has not been evaluated on any image yet."
+    so_far = "" if run.is_finished else " so far"
+    return f"{title} classifies {format_accuracy(values[-1])} of the validation images correctly{so_far}."
 
 
 def _test_images(run: Run) -> str:
@@ -189,32 +179,42 @@ def _tiles(repeats: Sequence[Run]) -> list[Tile]:
     results = [run.result for run in runs if run.result is not None]
     error = mean_or_none(result.calibration_error for result in results)
     top5 = mean_or_none(result.top5 for result in results) if classes > 5 else None
-    chance = f"chance: {100 / classes:.1f} %" if classes else ""
+    kind = evaluated_kind(runs)
     num_labels = results[0].num_labels if results else None
     tiles = [
-        Tile("Test accuracy", format_accuracy(mean_or_none(run.accuracy() for run in runs)), chance),
+        Tile(
+            accuracy_title(kind).capitalize(),
+            format_accuracy(mean_or_none(run.accuracy(kind) for run in runs)),
+            _accuracy_note(runs, classes),
+        ),
         Tile("Linear probe", format_accuracy(mean_or_none(map(_probe_accuracy, results))), _probe_note(results)),
         Tile(
             "Group accuracy", format_accuracy(mean_or_none(map(_group_accuracy, runs))), "a class of the correct group"
         ),
         Tile("Top-5 accuracy", format_accuracy(top5)),
         Tile("Labels", format_num_labels(num_labels or run.num_labels), f"{classes} classes" if classes else ""),
-        Tile("Training time", format_duration(mean_or_none(run.seconds for run in runs)), f"{run.steps:,} steps"),
+        Tile("Time", format_duration(mean_or_none(run.seconds for run in runs)), f"{run.steps:,} steps"),
         Tile("Calibration error", format_accuracy(error), "|confidence − accuracy|"),
     ]
     return [tile for tile in tiles if tile.value != MISSING]
 
 
+def _accuracy_note(runs: Sequence[Run], classes: int) -> str:
+    """Return the interval of one run, else what guessing would achieve."""
+    result = runs[0].result
+    if len(runs) == 1 and result is not None and result.accuracy is not None:
+        return result.accuracy.interval
+    return f"chance: {100 / classes:.1f} %" if classes else ""
+
+
 def _probe_accuracy(result: RunResult) -> float | None:
     """Return the accuracy of the linear probe where the accuracy of the run was measured."""
-    if result.probe is None or not result.steps:
-        return None
-    return result.probe.validation_accuracy if result.test_accuracy is None else result.probe.test_accuracy
+    return result.probe.accuracy.value if result.probe and result.probe.accuracy else None
 
 
 def _probe_note(results: Sequence[RunResult]) -> str:
     is_kept = any(result.probe is not None and result.probe.is_kept for result in results)
-    return "kept: better than training" if is_kept else "the same labels, no training"
+    return "kept: better on held-out labels" if is_kept else "the same labels and images"
 
 
 def _group_accuracy(run: Run) -> float | None:

@@ -6,18 +6,18 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from semco.config import read_yaml
 from semco.config.schema import method_name
 from semco.files import read_text, readable_name
+from semco.run.accuracy import Kind
 from semco.run.data_record import read_data
 from semco.run.folder import RunFolder
 from semco.run.identity import check_same_run
 from semco.run.result import RunResult
 
 Series = tuple[list[float], list[float]]  # steps, values
-Subset = Literal["test", "validation"]
 
 
 @dataclass(frozen=True)
@@ -93,11 +93,14 @@ class Run:
         value = self.config.get(name)
         return value if isinstance(value, Mapping) else {}
 
-    def accuracy(self, subset: Subset = "test") -> float | None:
-        """Return the accuracy of a finished run on its test or validation images."""
+    def accuracy(self, kind: Kind = "test") -> float | None:
+        """Return the accuracy of a finished run on its test or validation images, or by cross-validation."""
         if self.result is None:
             return None
-        return self.result.test_accuracy if subset == "test" else self.result.validation_accuracy
+        shown = self.result.accuracy
+        if shown is not None and shown.kind == kind:
+            return shown.value
+        return {"test": self.result.test_accuracy, "validation": self.result.validation_accuracy}.get(kind)
 
     def series(self, metric: str) -> Series:
         """Return the steps at which a metric was logged with a finite value, and these values."""

@@ -14,7 +14,8 @@ from rich.text import Text
 
 from semco.evaluation.results import Evaluation
 from semco.report.names import group_by_experiment
-from semco.report.runs import Run, Subset, read_run
+from semco.report.runs import Run, read_run
+from semco.run.accuracy import Kind
 
 MISSING = "–"
 
@@ -55,23 +56,27 @@ class Row:
 
 def summary_rows(runs: Sequence[Run]) -> list[Row]:
     """Return one row per experiment, in the order of the runs, with the difference to the first experiment."""
-    experiments, subset = group_by_experiment(runs), evaluated_subset(runs)
+    experiments, kind = group_by_experiment(runs), evaluated_kind(runs)
     first = next(iter(experiments.values()), [])
     return [
-        _row(name, group, None if group is first else _difference(group, first, subset), subset)
+        _row(name, group, None if group is first else _difference(group, first, kind), kind)
         for name, group in experiments.items()
     ]
 
 
-def evaluated_subset(runs: Sequence[Run]) -> Subset:
-    """Return "validation" if runs have a validation accuracy but none has a test accuracy, else "test"."""
-    has_test = any(run.accuracy("test") is not None for run in runs)
-    has_validation = any(run.accuracy("validation") is not None for run in runs)
-    return "validation" if has_validation and not has_test else "test"
+def evaluated_kind(runs: Sequence[Run]) -> Kind:
+    """Return on what the accuracy of runs is compared: test images if any run has them, else validation images, ..."""
+    kinds: tuple[Kind, ...] = ("test", "validation", "cross_validation")
+    return next((kind for kind in kinds if any(run.accuracy(kind) is not None for run in runs)), "test")
 
 
-def _row(name: str, runs: Sequence[Run], difference: Difference | None, subset: Subset) -> Row:
-    accuracies = [value for run in runs if (value := run.accuracy(subset)) is not None]
+def accuracy_title(kind: Kind) -> str:
+    """Return the heading of accuracies of a kind: ``test accuracy``."""
+    return f"{'cross-validated' if kind == 'cross_validation' else kind} accuracy"
+
+
+def _row(name: str, runs: Sequence[Run], difference: Difference | None, kind: Kind) -> Row:
+    accuracies = [value for run in runs if (value := run.accuracy(kind)) is not None]
     return Row(
         name,
         runs=len(runs),
@@ -84,10 +89,10 @@ def _row(name: str, runs: Sequence[Run], difference: Difference | None, subset: 
     )
 
 
-def _difference(runs: Sequence[Run], first: Sequence[Run], subset: Subset) -> Difference | None:
+def _difference(runs: Sequence[Run], first: Sequence[Run], kind: Kind) -> Difference | None:
     """Return the paired difference over the seeds that both experiments have finished on the same data."""
     own, baseline = (
-        {(run.data_id, run.seed): value for run in group if (value := run.accuracy(subset)) is not None}
+        {(run.data_id, run.seed): value for run in group if (value := run.accuracy(kind)) is not None}
         for group in (runs, first)
     )
     values = [own[key] - baseline[key] for key in sorted(own.keys() & baseline.keys())]
@@ -159,7 +164,7 @@ def summary_table(paths: Sequence[Path], title: str | None = None, caption: str 
     for column in (
         "labels",
         "runs",
-        f"{evaluated_subset(runs)} accuracy",
+        accuracy_title(evaluated_kind(runs)),
         *([difference] if difference else []),
         "time",
     ):

@@ -1,6 +1,6 @@
 """From what was asked to what is done: the only room that knows "auto"."""
 
 from semco.resolve.facts import DataFacts, Machine
-from semco.resolve.rules import Resolution, resolve
+from semco.resolve.rules import Resolution, method_of, resolve
 
-__all__ = ["DataFacts", "Machine", "Resolution", "resolve"]
+__all__ = ["DataFacts", "Machine", "Resolution", "method_of", "resolve"]

@@ -14,14 +14,17 @@ from typing import Any
 
 from torch import nn
 
-from semco.config import AUTO, Config
+from semco.config import AUTO, Config, MethodConfig
+from semco.config.schema import DEFAULT_METHOD, method_config_class
 from semco.errors import UserError
-from semco.methods import Method
+from semco.methods import FittedMethod, Method
 from semco.models import SMALL_SIDE, has_weights, inspect_backbone
 from semco.models.precision import is_depthwise
 from semco.resolve.engine import choose_engine
 from semco.resolve.facts import DataFacts, Machine
 
+# The method of a request that names none, on loaded weights.
+FITTED_METHOD = "semantic_probe"
 # With fewer labels in total or per class than these, none is held out.
 FEW_LABELS, FEW_LABELS_PER_CLASS = 200, 20
 # No run from loaded weights takes more steps (docs/lab/pretrained.md); the paper's runs take 300 epochs.
@@ -66,12 +69,26 @@ def resolve(request: Config, data: DataFacts, machine: Machine) -> Resolution:
     return Resolution(Config.parse(config.model_dump()), reasons, _notes(config, machine))
 
 
+def method_of(request: Config) -> type[Method[MethodConfig]]:
+    """Return the method that a request leads to, whatever the data are."""
+    name = request.method.name
+    return Method.registry[_method(request)[0] if name == AUTO else name]
+
+
+def _method(config: Config, *_facts: DataFacts | Machine) -> Answer:
+    """On loaded weights a head is fitted in seconds, unless steps are asked for or layers of the backbone trained."""
+    asks_for_steps = config.training.steps is not None or config.training.epochs is not None
+    if has_weights(config.model) and config.model.tune in (AUTO, "heads") and not asks_for_steps:
+        return FITTED_METHOD, "the weights are loaded"
+    return DEFAULT_METHOD, "the network is trained"
+
+
 def check_request(request: Config) -> None:
     """Refuse what the method cannot do."""
-    method = Method.registry[request.method.name]
+    method = method_of(request)
     if request.evaluation.head not in (AUTO, "one_hot") and "semantic" not in method.heads:
         raise UserError(
-            f"evaluation.head={request.evaluation.head} needs a semantic head, which {request.method.name} does not "
+            f"evaluation.head={request.evaluation.head} needs a semantic head, which {method.name} does not "
             "have; use evaluation.head=one_hot."
         )
 
@@ -102,6 +119,8 @@ def value_of(config: Config, name: str) -> Any:
 def with_value(config: Config, name: str, value: Any) -> Config:
     """Return a configuration with another value in a field of dotted name."""
     section, _, field = name.partition(".")
+    if name == "method.name":  # which decides the other fields of the section
+        return config.model_copy(update={"method": method_config_class(value)(name=value)})
     changed = getattr(config, section).model_copy(update={field: value})
     return config.model_copy(update={section: changed})
 
@@ -128,6 +147,8 @@ def _validation(config: Config, data: DataFacts, _machine: Machine) -> Answer:
     if data.spare_labels and min(config.data.validation_size, data.images // 10):
         return "train", f"{data.spare_labels:,} training images have a label that is not used"
     # A label that is held out is not learned from, which costs more than the estimate is worth where labels are few.
+    if issubclass(Method.registry[config.method.name], FittedMethod):
+        return "none", f"{config.method.name} is cross-validated, which takes seconds"
     if data.num_labels >= FEW_LABELS and data.num_labels / data.num_classes >= FEW_LABELS_PER_CLASS:
         return "labelled", f"{data.num_labels:,} labels are enough to hold some out"
     return "none", f"{data.num_labels:,} labels are all needed for training"
@@ -264,6 +285,7 @@ def _every(part: int, most: int) -> Rule:
 
 
 RULES: dict[str, Rule] = {
+    "method.name": _method,
     "data.image_size": _image_size,
     "data.validation": _validation,
     "labels.source": _label_source,

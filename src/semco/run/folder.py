@@ -23,6 +23,7 @@ from semco.files import (
     remove_leftovers,
     write_text,
 )
+from semco.resolve import method_of
 from semco.run.result import RunResult
 from semco.run.seal import read_with_digest, write_with_digest
 
@@ -31,7 +32,7 @@ LOCK, REQUEST = ".lock", "request.yaml"
 
 def free_run_folder(config: Config) -> Path:
     """Return runs/DATA-METHOD-N with the first free N."""
-    return free_folder(Path("runs"), f"{Path(config.data.source).stem}-{config.method.name}")
+    return free_folder(Path("runs"), f"{Path(config.data.source).stem}-{method_of(config).name}")
 
 
 def free_folder(parent: Path, stem: str) -> Path:

@@ -1,7 +1,8 @@
 """Outputs of the frozen layers of a network, computed once for all steps and kept in a memory-mapped file.
 
 For each training image the file holds the plain view, V weak and V strong views: (N, 1 + 2V, ...) float16. For test
-images it holds the plain view as it was computed, in float32, so that no prediction depends on whether it was stored.
+images, and for heads that are fitted, it holds one view as it was computed, in float32, so that no prediction depends
+on whether it was stored.
 A file is made in chunks of images (`semco.data.storage.chunks`).
 
 Shapes: N images, V views of each kind.
@@ -9,6 +10,7 @@ Shapes: N images, V views of each kind.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from semco.data.inputs import Inputs, move
 from semco.data.randomness import make_generator
 from semco.data.storage.chunks import Chunk, ChunkedFile, Report
 from semco.data.storage.mapped import count_read, map_array
+from semco.models.backbone import close_up
 from semco.training.allocator import reuse_freed_memory
 from semco.types import Views
 
@@ -129,3 +132,29 @@ class CachedInputs:
         if rows.dim() == 4:
             rows = rows.contiguous(memory_format=torch.channels_last)
         return move(rows, self._device)
+
+
+class CloseUpInputs:
+    """`semco.data.inputs.Inputs` whose plain views are close-ups."""
+
+    def __init__(self, images: Inputs) -> None:
+        self.shape, self._images = images.shape, images
+
+    def views(self, position: Tensor, weak: int, strong: int, generator: Generator) -> Views:
+        return self._images.views(position, weak, strong, generator)
+
+    def plain(self, position: Tensor) -> Tensor:
+        return close_up(self._images.plain(position)).contiguous(memory_format=torch.channels_last)
+
+
+class ViewInputs:
+    """`semco.data.inputs.Inputs` with the features (V, F) of several plain views of each image."""
+
+    def __init__(self, each: Sequence[Inputs]) -> None:
+        self.shape, self._each = (len(each), *each[0].shape), each
+
+    def views(self, position: Tensor, weak: int, strong: int, generator: Generator) -> Views:  # noqa: ARG002
+        raise AssertionError("a method that is fitted draws no views")
+
+    def plain(self, position: Tensor) -> Tensor:
+        return torch.stack([view.plain(position) for view in self._each], dim=1)

@@ -101,6 +101,7 @@ class Trainer:
             ),
             self._processes,
         )
+        self.seconds_before = 0.0  # of the steps that were taken before the run was resumed
         self._step_module = self._build_step()
         self._exchange = StepExchange(network, method, self._processes)
 
@@ -111,7 +112,7 @@ class Trainer:
 
     def _build_step(self) -> nn.Module:
         training, network = self.config.training, self.network
-        if training.compile and self.method.takes_steps:
+        if training.compile:
             self.observer.on_message("the first steps wait for the network to be compiled, which takes minutes")
             network = torch.compile(network, dynamic=False)  # type: ignore[assignment]
         parts = COMPILED_PARTS if training.compile else PARTS
@@ -121,6 +122,7 @@ class Trainer:
     def run(self) -> None:
         """Train from the last checkpoint, or the start, to the end."""
         self._load()
+        self.seconds_before = self.state.seconds
         self.observer.on_start(self.state.step, self._schedule.total)
         self.network.train()
         self._started = time.perf_counter() - self.state.seconds

@@ -1,0 +1,200 @@
+"""Fit the head of a method that takes no steps, and judge it against the linear probe on labels that were held out.
+
+The plain view of each photo comes first: a linear probe on it is the first answer, and the yardstick of what follows.
+
+Shapes: N labelled photos, V views, F features, D inputs of the head, K classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from semco.config import MethodConfig
+from semco.data.inputs import Inputs
+from semco.data.randomness import make_numpy_generator
+from semco.distributed.processes import broadcast_from_main, same_error_everywhere
+from semco.evaluation.calibration import fit_temperature
+from semco.experiment.context import Context
+from semco.experiment.cross_validation import FITTED_FOLDS, Measured, fold_positions
+from semco.experiment.judge import Verdict
+from semco.methods import FittedMethod
+from semco.methods.linear_probe import LinearProbe, fit_probe
+from semco.models import FeatureTransform, LinearHead
+from semco.models.fitted import network_on_views
+from semco.run.accuracy import Kind, Right
+
+# Photos whose features are read at a time.
+READ = 1024
+
+
+@dataclass(frozen=True)
+class Rows:
+    """`semco.methods.base.Photos` from the inputs of a run."""
+
+    inputs: Inputs
+    index: Tensor  # positions in the inputs
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def read(self, position: Tensor) -> Tensor:
+        return self.inputs.plain(self.index[position]).cpu()
+
+    def through(self, change: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return what becomes of the features of all rows, of which few are in the memory at a time."""
+        parts = [change(self.read(part)) for part in torch.arange(len(self)).split(READ)]
+        return torch.cat(parts) if parts else torch.empty(0, 0)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A fitted head, what it reads, and for which photos of each kind it is right."""
+
+    head: LinearHead
+    transform: FeatureTransform | None
+    right: dict[Kind, Right]
+
+
+def fit_head(context: Context) -> Verdict:
+    """Return the fitted network, or the probe if that is better on photos whose labels were held out."""
+    method = context.method
+    assert isinstance(method, FittedMethod)
+    first = _on_main(context, partial(_fit_probe, context, *_inputs(context, has_close_up=False)))
+    best = first
+    if not isinstance(method, LinearProbe):
+        context.observer.on_message(f"first answer, a linear probe: {_accuracy(first)}")
+        views = _inputs(context, has_close_up=context.config.method.has_close_up)
+        best = _on_main(context, partial(_fit_method, context, method, *views))
+        context.observer.on_message(f"{method.name}: {_accuracy(best)}")
+    return _judge(context, best, first)
+
+
+def _judge(context: Context, best: Candidate, probe: Candidate) -> Verdict:
+    """Compare both on validation images, or by cross-validation, and keep the probe only if it is better."""
+    is_probe = best is probe
+    kind: Kind = "validation" if "validation" in best.right else "cross_validation"
+    measured = Measured(kind, best.right[kind], None if is_probe else probe.right[kind])
+    is_kept = measured.is_probe_better()
+    if is_kept:
+        assert measured.difference is not None
+        context.observer.on_message(f"the linear probe is better ({measured.difference.describe()}) and is kept")
+        best, measured = probe, measured.keep_probe()
+    network = network_on_views(context.problem.num_features, best.head, best.transform).to(context.device)
+    return Verdict(network, "one_hot", is_kept, measured, None if is_probe else probe.right.get("test"))
+
+
+def _on_main(context: Context, compute: Callable[[], Candidate]) -> Candidate:
+    """Compute in the main process; the others receive the result."""
+    found: Candidate | None = None
+    with same_error_everywhere(context.processes):
+        if context.processes.is_main:
+            found = compute()
+    found = broadcast_from_main(found, context.processes)
+    assert found is not None
+    return found
+
+
+def _inputs(context: Context, *, has_close_up: bool) -> tuple[Inputs, Inputs | None]:
+    """Return the features of training and test photos, which may have to be computed first; in all processes."""
+    return context.inputs.views_of_training(has_close_up=has_close_up), context.inputs.views_of_test(
+        has_close_up=has_close_up
+    )
+
+
+def _fit_probe(context: Context, training: Inputs, test: Inputs | None) -> Candidate:
+    """Fit the linear probe; where labels are held out, its penalty is the one that was chosen with all of them."""
+    classes, class_ids = context.problem.dataset.num_classes, context.problem.labelled_class_ids
+    x = _rows(training, context.problem.split.labelled).through(_plain)
+    probe = fit_probe(x, class_ids, classes)
+
+    def fit(rows: Tensor, own: Tensor) -> LinearHead:
+        return fit_probe(rows, own, classes, probe.strength).head
+
+    logits, held_out = _held_out(context, x, fit)
+    return _measure(context, training, test, Candidate(probe.head, None, {}), logits, held_out)
+
+
+def _fit_method(
+    context: Context, method: FittedMethod[MethodConfig], training: Inputs, test: Inputs | None
+) -> Candidate:
+    """Fit the method to all labels and, to judge and to calibrate it, without those of each fold."""
+    split, class_ids = context.problem.split, context.problem.labelled_class_ids
+    pool = _some(split.unlabelled, method.most_pool, context.config.training.seed)
+    everything = np.union1d(split.labelled, pool)
+    transform = method.transform(_rows(training, everything))
+    change = _plain if transform is None else transform
+    x, unlabelled = (_rows(training, each).through(change) for each in (split.labelled, pool))
+    head = method.fit(x, class_ids, unlabelled)
+    logits, held_out = _held_out(context, x, lambda rows, own: method.fit(rows, own, unlabelled))
+    if method.is_calibrated and len(held_out):
+        head = head.with_temperature(fit_temperature(logits, class_ids[held_out]))
+    return _measure(context, training, test, Candidate(head, transform, {}), logits, held_out)
+
+
+def _held_out(
+    context: Context, x: Tensor, fit: Callable[[Tensor, Tensor], LinearHead]
+) -> tuple[Tensor, NDArray[np.int64]]:
+    """Return logits (n, K) of labelled rows by heads that were fitted without them, and the positions of the rows."""
+    class_ids = context.problem.labelled_class_ids
+    folds = fold_positions(class_ids.numpy(), FITTED_FOLDS, context.config.training.seed)
+    logits = [torch.empty(0, context.problem.dataset.num_classes)]
+    for fold in folds:
+        kept = np.delete(np.arange(len(x)), fold)
+        logits.append(fit(x[kept], class_ids[kept]).logits(x[fold]))
+    return torch.cat(logits), np.concatenate([np.empty(0, np.int64), *folds])
+
+
+def _measure(
+    context: Context,
+    training: Inputs,
+    test: Inputs | None,
+    fitted: Candidate,
+    held_out_logits: Tensor,
+    held_out: NDArray[np.int64],
+) -> Candidate:
+    """Return the candidate with the photos of each kind that it is right for."""
+    dataset, validation = context.problem.dataset, context.problem.split.validation
+    change = _plain if fitted.transform is None else fitted.transform
+
+    def right(rows: Rows, labels: Tensor) -> Right:
+        known = labels >= 0
+        answers = rows.through(lambda views: fitted.head.logits(change(views)).argmax(dim=1))
+        return np.asarray((answers == labels)[known].numpy())
+
+    own = context.problem.labelled_class_ids[held_out]
+    found: dict[Kind, Right] = {"cross_validation": (held_out_logits.argmax(dim=1) == own).numpy()}
+    if len(validation):
+        found["validation"] = right(_rows(training, validation), dataset.train_labels[validation])
+    if test is not None and dataset.test_labels is not None:
+        found["test"] = right(Rows(test, torch.arange(len(dataset.test_labels))), dataset.test_labels)
+    return Candidate(fitted.head, fitted.transform, found)
+
+
+def _accuracy(candidate: Candidate) -> str:
+    """Return the accuracy of a candidate in one phrase: on test photos, else on others whose labels were held out."""
+    order: Sequence[Kind] = ("test", "validation", "cross_validation")
+    kind = next(kind for kind in order if kind in candidate.right)
+    accuracy = Measured(kind, candidate.right[kind]).accuracy
+    return accuracy.describe() if accuracy else "there are no labels to test it on"
+
+
+def _rows(inputs: Inputs, index: NDArray[np.int64]) -> Rows:
+    return Rows(inputs, torch.from_numpy(index))
+
+
+def _plain(views: Tensor) -> Tensor:
+    return views[:, 0]
+
+
+def _some(index: NDArray[np.int64], most: int, seed: int) -> NDArray[np.int64]:
+    """Return at most so many positions, chosen at random."""
+    if len(index) <= most:
+        return index
+    return np.sort(make_numpy_generator(seed, "pool").choice(index, most, replace=False))

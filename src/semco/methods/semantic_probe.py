@@ -1,0 +1,199 @@
+"""Semantic probe: a linear head on frozen features from few labels, a pool and the meaning of the classes.
+
+It is what ``semco train`` uses on photos. Classes with similar label vectors get similar weights, and the unlabelled
+photos decide the rest: each of their answers is to be sure, and all together are to be diverse (mutual information).
+docs/methods/semantic_probe.md has the equations; `solve` is all of the arithmetic.
+
+Shapes: N labelled photos, U photos of the pool, V views, F features, D axes, K classes, d embedding size.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+from threadpoolctl import threadpool_limits
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from semco.config import MethodConfig
+from semco.labels.embeddings import SAME
+from semco.methods.base import FittedMethod, Photos
+from semco.models import FeatureTransform, LinearHead
+from semco.models.transform import root
+from semco.types import Task
+
+STEPS, RATE, ITERATIONS = 60, 0.04, 80
+# Photos of the pool per step, and of the mean answer what each batch contributes if the pool is larger than a batch.
+BATCH, MOMENTUM = 4096, 0.1
+# Photos whose features are read at a time, and axes whose part of the variance is below this are noise.
+READ, NOISE = 1024, 1e-9
+
+Floats = NDArray[np.float64]
+
+
+class SemanticProbeConfig(MethodConfig):
+    name: str = "semantic_probe"
+    axes: int = Field(default=300, ge=1, le=4096)
+    """Principal axes of the features that the head reads."""
+    prior: float = Field(default=2.0, ge=0)
+    """Strength of what classes with similar label vectors share, against 1 for what each class has to itself."""
+    hedge: bool = True
+    """Average the head with one that does not know the label vectors, where these come from class names. Names may say
+    little of looks; class attributes say what a class looks like."""
+    penalty: float = Field(default=0.05, gt=0)
+    """Strength of the L2 penalty of the logistic regression."""
+    close_up: bool = True
+    """Use the close-up of each photo beside the plain one; without it, all takes half of the time."""
+    sure: float = Field(default=0.2, ge=0)
+    """Weight of the mean entropy of the answers for the unlabelled photos."""
+    diverse: float = Field(default=0.3, ge=0)
+    """Weight of the entropy of their mean answer."""
+
+    @property
+    def has_close_up(self) -> bool:
+        return self.close_up
+
+
+class SemanticProbe(FittedMethod[SemanticProbeConfig]):
+    """Logistic regression whose class weights share a prior built from the label vectors, then mutual information."""
+
+    name = "semantic_probe"
+    title = "Semantic probe (ours)"
+    Config = SemanticProbeConfig
+    most_pool = STEPS * BATCH  # no step visits others
+    is_calibrated = True
+    label_vectors: Tensor  # (K, d)
+
+    def __init__(self, config: SemanticProbeConfig, task: Task) -> None:
+        super().__init__(config, task)
+        self.register_buffer("label_vectors", task.label_vectors.clone(), persistent=False)
+        self._is_hedged = config.hedge and not task.has_attributes
+
+    def transform(self, photos: Photos) -> FeatureTransform:
+        mean, axes = principal_axes(photos, self.config.axes)
+        return FeatureTransform(mean, axes, has_close_up=self.config.close_up)
+
+    def fit(self, x: Tensor, class_ids: Tensor, pool: Tensor) -> LinearHead:
+        vectors = self.label_vectors.cpu()
+        head = fit_with_prior(
+            x.cpu(), class_ids.cpu(), pool.cpu(), prior_factor(vectors, self.config.prior), self.config
+        )
+        if not self._is_hedged:
+            return head
+        alone = np.sqrt(1 + self.config.prior) * np.eye(len(vectors))  # classes share nothing
+        other = fit_with_prior(x.cpu(), class_ids.cpu(), pool.cpu(), alone, self.config)
+        # The mean of the logits of two linear heads is a linear head.
+        return LinearHead((head.weight + other.weight) / 2, (head.bias + other.bias) / 2)
+
+
+def fit_with_prior(
+    x: Tensor, class_ids: Tensor, pool: Tensor, factor: Floats, config: SemanticProbeConfig
+) -> LinearHead:
+    """Return the head for labelled rows (N, D) of classes (N,) and a pool (U, D), with the factor (K, K) of a prior."""
+    with threadpool_limits(1):  # for matrices this small, threads wait for each other most of the time
+        start = logistic_regression(x.double().numpy(), class_ids.numpy(), factor, config.penalty)
+    return solve(x, class_ids, pool, torch.from_numpy(factor).float(), start, config)
+
+
+def principal_axes(photos: Photos, most: int) -> tuple[Tensor, Tensor]:
+    """Return the mean (F,) of the roots of features and their first principal axes (F, D)."""
+    from scipy.linalg import eigh
+
+    total, products = torch.zeros(()), torch.zeros(())
+    for position in torch.arange(len(photos)).split(READ):
+        roots = root(photos.read(position)).cpu().double()
+        total, products = total + roots.sum(dim=0), products + roots.T @ roots
+    mean = total / len(photos)
+    covariance = (products / len(photos) - torch.outer(mean, mean)).numpy()
+    size = len(covariance)
+    values, vectors = eigh(covariance, subset_by_index=[max(0, size - most), size - 1])
+    kept = np.flatnonzero(values > NOISE * max(values[-1], NOISE))
+    axes = vectors[:, kept[::-1] if len(kept) else [-1]]
+    return mean.float(), torch.from_numpy(axes.copy()).float()
+
+
+def prior_factor(label_vectors: Tensor, prior: float) -> Floats:
+    """Return L (K, K) with L L' = I + prior S S', where S are the label vectors (K, d), centred, with unit rows."""
+    offsets = label_vectors.double() - label_vectors.double().mean(dim=0)
+    offsets[offsets.norm(dim=1) < SAME] = 0  # a class whose vector is the mean of all has only its own weight
+    s: Floats = normalize(offsets, dim=1).numpy()
+    values, vectors = np.linalg.eigh(np.eye(len(s)) + prior * s @ s.T)
+    factor: Floats = vectors * np.sqrt(values)
+    return factor
+
+
+def logistic_regression(
+    x: Floats, class_ids: NDArray[np.int64], factor: Floats, penalty: float
+) -> tuple[Floats, Floats]:
+    """Return A (D, K) and b (K,) that minimise the sum of CE(x A L' + b) + penalty / 2 |A|²."""
+    from scipy.optimize import minimize
+    from scipy.special import log_softmax
+
+    size, classes = x.shape[1], len(factor)
+    targets = np.eye(classes)[class_ids]
+
+    def loss(values: Floats) -> tuple[float, Floats]:
+        a, b = values[:-classes].reshape(size, classes), values[-classes:]
+        log_p = log_softmax(x @ a @ factor.T + b, axis=1)
+        errors = np.exp(log_p) - targets
+        gradient = np.concatenate([(x.T @ errors @ factor + penalty * a).ravel(), errors.sum(axis=0)])
+        return float(-(targets * log_p).sum() + penalty / 2 * np.square(a).sum()), gradient
+
+    start = np.zeros(size * classes + classes)
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": ITERATIONS}).x
+    return found[:-classes].reshape(size, classes), found[-classes:]
+
+
+@torch.no_grad()
+def solve(
+    x: Tensor,
+    class_ids: Tensor,
+    pool: Tensor,
+    factor: Tensor,
+    start: tuple[Floats, Floats],
+    config: SemanticProbeConfig,
+) -> LinearHead:
+    """Return the head after `STEPS` steps of Adam from a logistic regression A, b on
+
+    mean CE + penalty / (2 N) |A|² + sure mean H(p) - diverse H(mean p), where p are the answers for the pool.
+
+    A pool (U, D) that is larger than `BATCH` is visited in random batches; the mean of p is then a running one.
+    """
+    a, b = (torch.from_numpy(each).float() for each in start)
+    targets = torch.nn.functional.one_hot(class_ids, len(factor)).float()
+    adam, generator = (Adam(a), Adam(b)), torch.Generator().manual_seed(0)
+    mean: Tensor | None = None
+    for _ in range(STEPS if len(pool) else 0):
+        is_whole = len(pool) <= BATCH
+        rows = pool if is_whole else pool[torch.randint(len(pool), (BATCH,), generator=generator)]
+        weight = a @ factor.T
+        p = (rows @ weight + b).softmax(dim=1)
+        mean = p.mean(dim=0) if mean is None or is_whole else mean.lerp(p.mean(dim=0), MOMENTUM)
+        labelled = ((x @ weight + b).softmax(dim=1) - targets) / len(x)
+        errors = information_gradient(p, mean, config.sure, config.diverse)
+        a -= adam[0].step((x.T @ labelled + rows.T @ errors) @ factor + config.penalty / len(x) * a)
+        b -= adam[1].step(labelled.sum(dim=0) + errors.sum(dim=0))
+    return LinearHead((a @ factor.T).T.contiguous(), b)
+
+
+def information_gradient(p: Tensor, mean: Tensor, sure: float, diverse: float) -> Tensor:
+    """Return the gradient (U, K) of sure mean H(p) - diverse H(mean p) with respect to the logits of p (U, K)."""
+    value = diverse * (mean + 1e-9).log() - sure * (p + 1e-12).log()  # of each unit of probability
+    return p * (value - (p * value).sum(dim=1, keepdim=True)) / len(p)
+
+
+class Adam:
+    """The steps of Adam for one tensor. `torch.optim` would import torch's compiler, which takes over a second."""
+
+    def __init__(self, like: Tensor) -> None:
+        self._first, self._second, self._count = torch.zeros_like(like), torch.zeros_like(like), 0
+
+    def step(self, gradient: Tensor) -> Tensor:
+        """Return what to subtract."""
+        self._count += 1
+        self._first.lerp_(gradient, 0.1)
+        self._second.lerp_(gradient.square(), 0.001)
+        first, second = self._first / (1 - 0.9**self._count), self._second / (1 - 0.999**self._count)
+        return RATE * first / (second.sqrt() + 1e-8)

@@ -1,0 +1,56 @@
+"""A transform of frozen features that a fitted head reads in their place.
+
+Shapes: N images, V views, F features, D axes.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from semco.config import Section
+
+
+class TransformShape(Section):
+    """What is needed to build a `FeatureTransform` without its numbers."""
+
+    axes: Annotated[int, Field(ge=1, le=2**20)]
+    """D."""
+    has_close_up: bool
+    """Whether the close-up of each photo is used beside the plain one when the model predicts."""
+
+
+class FeatureTransform(nn.Module):
+    """(N, V, F) -> (N, D): roots of the features, their mean over the views, principal axes; rows of length 1."""
+
+    mean: Tensor  # (F,) of the roots
+    axes: Tensor  # (F, D)
+
+    def __init__(self, mean: Tensor, axes: Tensor, *, has_close_up: bool) -> None:
+        super().__init__()
+        self.register_buffer("mean", mean)
+        self.register_buffer("axes", axes)
+        self.has_close_up = has_close_up
+
+    @classmethod
+    def empty(cls, features: int, shape: TransformShape) -> FeatureTransform:
+        """Return a transform of a shape, whose numbers are to be loaded."""
+        return cls(torch.zeros(features), torch.zeros(features, shape.axes), has_close_up=shape.has_close_up)
+
+    @property
+    def shape(self) -> TransformShape:
+        return TransformShape(axes=self.axes.shape[1], has_close_up=self.has_close_up)
+
+    def forward(self, views: Tensor) -> Tensor:
+        return nn.functional.normalize((root(views) - self.mean) @ self.axes, dim=-1)
+
+
+def root(views: Tensor) -> Tensor:
+    """Return the sums over the views of the signed square roots of features (N, V, F), as rows (N, F) of length 1.
+
+    A few large features decide most of a cosine between features; their roots share it more evenly.
+    """
+    return nn.functional.normalize((views.sign() * views.abs().sqrt()).sum(dim=1), dim=-1)

@@ -1,0 +1,181 @@
+"""Runs of methods that are fitted: their files, their accuracy beside the probe's, and where the probe is kept."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from semco.config import Config, configure, merge
+from semco.evaluation.engine import with_engine
+from semco.evaluation.model_file import load_model
+from semco.evaluation.run import evaluate_run
+from semco.experiment import fitted, resume, train
+from semco.experiment.continuation import continue_run
+from semco.experiment.cross_validation import Measured
+from semco.methods.semantic_probe import SemanticProbe
+from semco.models import LinearHead
+from semco.models.backbone import close_up
+from semco.run.folder import RunFolder
+from tests.experiment.same_runs import assert_same_run, weights_of
+from tests.experiment.test_pretrained_runs import Recorder, write_weights
+
+pytestmark = pytest.mark.usefixtures("no_page", "each_probe_is_fitted_once")
+Make = Callable[..., Config]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "cache"
+    monkeypatch.setattr("semco.experiment.inputs.cache_folder", lambda _: folder)
+    return folder
+
+
+@pytest.fixture
+def make_config(tiny_values: dict[str, Any], tmp_path: Path) -> Make:
+    weights = write_weights(tmp_path / "weights.safetensors", seed=5)
+
+    def make(**over: Any) -> Config:
+        own = {"data": {"validation": "none"}, "model": {"weights": str(weights)}, "training": {"steps": None}}
+        values = merge(merge(tiny_values, own), over)
+        return configure(options=values if "method" in over else {k: v for k, v in values.items() if k != "method"})
+
+    return make
+
+
+@pytest.fixture
+def probe_never_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A probe is better on these images, which only differ in their brightness."""
+    monkeypatch.setattr(Measured, "is_probe_better", lambda _: False)
+
+
+def without_test_images(config: Config, tmp_path: Path) -> Config:
+    with np.load(config.data.source) as images:
+        np.savez(tmp_path / "untested.npz", **{name: images[name] for name in images if not name.endswith("_test")})
+    return configure(
+        options=merge(config.model_dump(mode="json"), {"data": {"source": str(tmp_path / "untested.npz")}})
+    )
+
+
+@pytest.mark.usefixtures("probe_never_kept")
+def test_a_request_from_loaded_weights_that_names_no_method_is_fitted(make_config: Make, tmp_path: Path) -> None:
+    recorder = Recorder()
+    result = train(make_config(), tmp_path / "run", recorder)
+    assert (result.method, result.steps) == ("semantic_probe", 0)
+    assert RunFolder(tmp_path / "run").request().method.name == "auto"
+    assert recorder.loaded == {"looking at the photos": (480, 480)}  # two views of 160 and 80 images, as one figure
+    first, solved = (text for text in recorder.messages if "right for" in text)
+    assert first.startswith("first answer, a linear probe: right for ")
+    assert result.accuracy is not None
+    assert result.accuracy.describe() in solved
+    assert (result.accuracy.kind, result.accuracy.total) == ("test", 80)
+    assert result.probe is not None
+    assert result.probe.accuracy is not None
+    assert result.probe.accuracy.describe() in first
+    assert result.seconds > 0
+
+
+@pytest.mark.usefixtures("probe_never_kept")
+def test_the_saved_model_is_the_head_that_was_fitted(make_config: Make, tmp_path: Path) -> None:
+    """It predicts from photos what the run predicted from features that it had stored."""
+    result = train(make_config(), tmp_path / "run")
+    model = load_model(tmp_path / "run" / "model")
+    assert model.description.transform is not None
+    assert model.description.transform.has_close_up
+    assert evaluate_run(tmp_path / "run").accuracy == result.test_accuracy
+    images = torch.randn(3, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        views = torch.stack([model.network.backbone(each) for each in (images, close_up(images))], dim=1)
+        expected = model.network.heads["one_hot"](model.network.transform(views))
+        torch.testing.assert_close(model.network(images).logits, expected)
+        for engine in ("torch", "onnx"):
+            found = with_engine(model, engine=engine).network(images)  # type: ignore[arg-type]
+            torch.testing.assert_close(found.logits, expected, atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.usefixtures("probe_never_kept")
+def test_without_test_images_the_labels_are_cross_validated(make_config: Make, tmp_path: Path) -> None:
+    result = train(without_test_images(make_config(), tmp_path), tmp_path / "run")
+    assert result.accuracy is not None
+    assert (result.accuracy.kind, result.accuracy.total, result.test_accuracy) == ("cross_validation", 16, None)
+    assert result.probe is not None
+    assert result.probe.accuracy is not None
+    assert (result.probe.accuracy.kind, result.probe.accuracy.total) == ("cross_validation", 16)
+
+
+def test_a_class_with_one_label_does_not_take_the_estimate_from_the_others(make_config: Make, tmp_path: Path) -> None:
+    config = without_test_images(make_config(), tmp_path)
+    with np.load(config.data.source) as images:
+        arrays = dict(images)
+    positions = [np.flatnonzero(arrays["y_train"] == c)[: 1 if c == 0 else 3] for c in range(4)]
+    (tmp_path / "chosen.txt").write_text("".join(f"{i}\n" for i in np.concatenate(positions)))
+    data = {"labelled_from": str(tmp_path / "chosen.txt"), "labels_per_class": None}
+    config = configure(options=merge(config.model_dump(mode="json"), {"data": data}))
+    result = train(config, tmp_path / "run")
+    assert result.num_labels == 10
+    assert result.accuracy is not None
+    assert result.accuracy.total == 9
+
+
+def test_the_probe_is_kept_if_it_is_better(make_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forget(_: SemanticProbe, x: torch.Tensor, *_labels_and_pool: torch.Tensor) -> LinearHead:
+        return LinearHead(torch.zeros(4, x.shape[1]), torch.zeros(4))
+
+    monkeypatch.setattr(SemanticProbe, "fit", forget)
+    recorder = Recorder()
+    result = train(make_config(), tmp_path / "run", recorder)
+    assert result.probe is not None
+    assert result.probe.is_kept
+    assert result.accuracy == result.probe.accuracy
+    assert any("is kept" in message for message in recorder.messages)
+    assert load_model(tmp_path / "run" / "model").description.transform is None
+    train(make_config(method={"name": "linear_probe"}), tmp_path / "probe")
+    kept, alone = weights_of(tmp_path / "run"), weights_of(tmp_path / "probe")
+    assert kept.keys() == alone.keys()
+    assert all(torch.equal(kept[name], alone[name]) for name in kept)
+
+
+@pytest.mark.usefixtures("probe_never_kept")
+def test_the_temperature_is_part_of_the_head(
+    make_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = []
+    for temperature in (1.0, 4.0):
+        monkeypatch.setattr(fitted, "fit_temperature", lambda *_, t=temperature: t)
+        train(make_config(), tmp_path / str(temperature))
+        weights.append(weights_of(tmp_path / str(temperature)))
+    torch.testing.assert_close(weights[0]["heads.one_hot.weight"], 4 * weights[1]["heads.one_hot.weight"])
+
+
+@pytest.mark.usefixtures("probe_never_kept")
+def test_a_stopped_run_is_resumed_and_the_views_are_computed_once(
+    make_config: Make, tmp_path: Path, cache: Path
+) -> None:
+    train(make_config(), tmp_path / "whole")
+    shutil.rmtree(cache)
+    with pytest.raises(RuntimeError, match="crash"):
+        train(make_config(), tmp_path / "broken", Recorder(last_chunk=10))  # in the close-up
+    resume(tmp_path / "broken")
+    assert_same_run(tmp_path / "whole", tmp_path / "broken")
+    again = Recorder()
+    train(make_config(training={"seed": 1}), tmp_path / "other", again)
+    assert again.loaded == {}
+
+
+def test_a_run_is_continued_with_more_labels(make_config: Make, tmp_path: Path) -> None:
+    train(make_config(), tmp_path / "first")
+    with np.load(make_config().data.source) as images:
+        classes, names = images["y_train"], images["class_names"]
+    labelled = json.loads((tmp_path / "first" / "split.json").read_text())["labelled"]
+    new = [i for i in range(len(classes)) if i not in labelled][:8]
+    table = tmp_path / "more.csv"
+    table.write_text("index,label\n" + "".join(f"{i},{names[classes[i]]}\n" for i in new))
+    result = continue_run(tmp_path / "first", table, tmp_path / "second")
+    assert result.method == "semantic_probe"
+    assert result.num_labels == 16 + 8

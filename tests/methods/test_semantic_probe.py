@@ -1,0 +1,143 @@
+"""The arithmetic of the semantic probe against slow, independent versions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from sklearn.decomposition import PCA
+from sklearn.linear_model import LogisticRegression
+from torch import Tensor
+from torch.nn.functional import cross_entropy, normalize
+
+from semco.methods import semantic_probe as probe
+from semco.methods.semantic_probe import (
+    Floats,
+    SemanticProbe,
+    SemanticProbeConfig,
+    fit_with_prior,
+    information_gradient,
+    logistic_regression,
+    principal_axes,
+    prior_factor,
+    solve,
+)
+from semco.models.transform import FeatureTransform, root
+from semco.types import Task
+from tests.methods.test_fitted import Held, make_views
+
+CLASSES, AXES = 4, 6
+
+
+def make_problem() -> tuple[Tensor, Tensor, Tensor, Floats]:
+    """Labelled rows (12, D), their classes, a pool (50, D) and the factor of a prior."""
+    generator = torch.Generator().manual_seed(0)
+    x, pool = (normalize(torch.randn(n, AXES, generator=generator), dim=1) for n in (12, 50))
+    return x, torch.arange(12) % CLASSES, pool, prior_factor(torch.randn(CLASSES, 5, generator=generator), 1.5)
+
+
+def test_the_transform_is_a_root_and_a_principal_component_analysis() -> None:
+    views, _ = make_views(40, seed=0)
+    mean, axes = principal_axes(Held(views), most=5)
+    roots = normalize(views.sqrt().sum(dim=1), dim=1)
+    torch.testing.assert_close(root(views), roots)
+    torch.testing.assert_close(root(-views), -roots)
+    reference = PCA(5, svd_solver="full").fit(roots.double().numpy())
+    signs = np.sign((axes.numpy().T * reference.components_).sum(axis=1))
+    np.testing.assert_allclose(axes.numpy().T * signs[:, None], reference.components_, atol=1e-4)
+    expected = normalize(torch.from_numpy(reference.transform(roots.double().numpy()) * signs).float(), dim=1)
+    torch.testing.assert_close(FeatureTransform(mean, axes, has_close_up=True)(views), expected, atol=1e-4, rtol=1e-4)
+
+
+def test_there_are_no_more_axes_than_the_photos_span() -> None:
+    views, _ = make_views(5, seed=0)
+    assert principal_axes(Held(views), most=300)[1].shape == (12, 4)
+    same = views[:1].expand(3, -1, -1)
+    assert principal_axes(Held(same), most=300)[1].shape == (12, 1)  # nothing varies, but a head has an input
+
+
+def test_the_prior_makes_weights_of_similar_classes_alike() -> None:
+    vectors = torch.tensor([[1.0, 0.1], [1.0, -0.1], [-1.0, 0.0]])
+    s = normalize(vectors - vectors.mean(dim=0), dim=1).double()
+    factor = prior_factor(vectors, 1.5)
+    np.testing.assert_allclose(factor @ factor.T, np.eye(3) + 1.5 * (s @ s.T).numpy(), atol=1e-12)
+    assert (factor @ factor.T)[0, 1] > 0 > (factor @ factor.T)[0, 2]
+    np.testing.assert_allclose(prior_factor(vectors, 0.0) @ prior_factor(vectors, 0.0).T, np.eye(3), atol=1e-12)
+
+
+def test_without_a_prior_it_is_logistic_regression() -> None:
+    x, class_ids, _, _ = make_problem()
+    a, b = logistic_regression(x.double().numpy(), class_ids.numpy(), np.eye(CLASSES), penalty=0.5)
+    model = LogisticRegression(C=2.0, tol=1e-8, max_iter=1000).fit(x.double().numpy(), class_ids.numpy())
+    np.testing.assert_allclose(a.T - a.T.mean(axis=0), model.coef_, atol=2e-3)
+    np.testing.assert_allclose(b - b.mean(), model.intercept_ - model.intercept_.mean(), atol=2e-3)
+
+
+def test_the_gradient_of_the_mutual_information_is_that_of_autograd() -> None:
+    logits = torch.randn(7, CLASSES, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).requires_grad_()
+    log_p = logits.log_softmax(dim=1)
+    p, mean = log_p.exp(), log_p.exp().mean(dim=0)
+    loss = -0.2 * (p * log_p).sum(dim=1).mean() + 0.3 * (mean * mean.log()).sum()
+    (expected,) = torch.autograd.grad(loss, logits)
+    torch.testing.assert_close(information_gradient(p.detach(), mean.detach(), 0.2, 0.3), expected, atol=1e-8, rtol=0)
+
+
+def test_the_steps_are_those_of_torch() -> None:
+    x, class_ids, pool, factor = make_problem()
+    config = SemanticProbeConfig()
+    start = logistic_regression(x.double().numpy(), class_ids.numpy(), factor, config.penalty)
+    head = solve(x, class_ids, pool, torch.from_numpy(factor).float(), start, config)
+    a, b = (torch.tensor(each, dtype=torch.float32, requires_grad=True) for each in start)
+    optimiser = torch.optim.Adam([a, b], lr=probe.RATE)
+    for _ in range(probe.STEPS):
+        weight = a @ torch.from_numpy(factor).float().T
+        log_p = (pool @ weight + b).log_softmax(dim=1)
+        mean = log_p.exp().mean(dim=0)
+        loss = cross_entropy(x @ weight + b, class_ids) + config.penalty / (2 * len(x)) * a.square().sum()
+        loss = loss - config.sure * (log_p.exp() * log_p).sum(dim=1).mean() + config.diverse * (mean * mean.log()).sum()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    torch.testing.assert_close(head.weight, (a @ torch.from_numpy(factor).float().T).T.detach(), atol=1e-3, rtol=1e-3)
+    torch.testing.assert_close(head.bias, b.detach(), atol=1e-3, rtol=1e-3)
+
+
+def test_a_large_pool_in_batches_gives_nearly_the_same_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, class_ids, _, factor = make_problem()
+    pool = normalize(torch.randn(4000, AXES, generator=torch.Generator().manual_seed(2)), dim=1)
+    start = logistic_regression(x.double().numpy(), class_ids.numpy(), factor, 0.05)
+    arguments = x, class_ids, pool, torch.from_numpy(factor).float(), start, SemanticProbeConfig()
+    whole = solve(*arguments)
+    monkeypatch.setattr(probe, "BATCH", 500)
+    batches = solve(*arguments)
+    same = (whole.logits(pool).argmax(dim=1) == batches.logits(pool).argmax(dim=1)).float().mean()
+    assert not torch.equal(whole.weight, batches.weight)
+    assert float(same) > 0.95
+
+
+def test_without_a_pool_it_is_the_logistic_regression() -> None:
+    x, class_ids, pool, factor = make_problem()
+    start = logistic_regression(x.double().numpy(), class_ids.numpy(), factor, 0.05)
+    head = solve(x, class_ids, pool[:0], torch.from_numpy(factor).float(), start, SemanticProbeConfig())
+    np.testing.assert_allclose(head.weight.numpy(), factor @ start[0].T, atol=1e-5)
+
+
+def test_heads_with_and_without_the_names_are_averaged_unless_there_are_attributes() -> None:
+    x, class_ids, pool, _ = make_problem()
+    vectors = torch.randn(CLASSES, 5, generator=torch.Generator().manual_seed(7))
+    names = tuple(map(str, range(CLASSES)))
+    task = Task(names, vectors, torch.arange(CLASSES), torch.full((CLASSES,), 3), len(pool))
+    hedged = SemanticProbe(SemanticProbeConfig(), task).fit(x, class_ids, pool)
+    known = SemanticProbe(SemanticProbeConfig(), replace(task, has_attributes=True)).fit(x, class_ids, pool)
+    alone = fit_with_prior(x, class_ids, pool, np.sqrt(3) * np.eye(CLASSES), SemanticProbeConfig())
+    logits = (known.logits(pool) + alone.logits(pool)) / 2
+    torch.testing.assert_close(hedged.logits(pool), logits)
+    unhedged = SemanticProbe(SemanticProbeConfig(hedge=False), task).fit(x, class_ids, pool)
+    torch.testing.assert_close(unhedged.weight, known.weight)
+
+
+def test_a_class_whose_vector_is_the_mean_of_all_shares_nothing() -> None:
+    factor = prior_factor(torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 0.0]]), 2.0)
+    np.testing.assert_allclose((factor @ factor.T)[2], [0, 0, 1], atol=1e-12)
