@@ -20,8 +20,10 @@ from semco.methods.semantic_probe import (
     fit_with_prior,
     information_gradient,
     logistic_regression,
+    pool_shares,
     principal_axes,
     prior_factor,
+    shares_by_em,
     solve,
 )
 from semco.models.transform import FeatureTransform, root
@@ -29,6 +31,7 @@ from semco.types import Task
 from tests.methods.test_fitted import Held, make_views
 
 CLASSES, AXES = 4, 6
+EQUAL = torch.full((CLASSES,), 1 / CLASSES)
 
 
 def make_problem() -> tuple[Tensor, Tensor, Tensor, Floats]:
@@ -79,24 +82,28 @@ def test_the_gradient_of_the_mutual_information_is_that_of_autograd() -> None:
     logits = torch.randn(7, CLASSES, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).requires_grad_()
     log_p = logits.log_softmax(dim=1)
     p, mean = log_p.exp(), log_p.exp().mean(dim=0)
-    loss = -0.2 * (p * log_p).sum(dim=1).mean() + 0.3 * (mean * mean.log()).sum()
+    shares = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
+    loss = -0.2 * (p * log_p).sum(dim=1).mean() + 0.3 * (mean * (mean / shares).log()).sum()
     (expected,) = torch.autograd.grad(loss, logits)
-    torch.testing.assert_close(information_gradient(p.detach(), mean.detach(), 0.2, 0.3), expected, atol=1e-8, rtol=0)
+    found = information_gradient(p.detach(), mean.detach() / shares, 0.2, 0.3)
+    torch.testing.assert_close(found, expected, atol=1e-8, rtol=0)
 
 
 def test_the_steps_are_those_of_torch() -> None:
     x, class_ids, pool, factor = make_problem()
     config = SemanticProbeConfig()
     start = logistic_regression(x.double().numpy(), class_ids.numpy(), factor, config.penalty)
-    head = solve(x, class_ids, pool, torch.from_numpy(factor).float(), start, config)
+    shares = torch.tensor([0.1, 0.2, 0.3, 0.4])
+    head = solve(x, class_ids, pool, torch.from_numpy(factor).float(), shares, start, config)
     a, b = (torch.tensor(each, dtype=torch.float32, requires_grad=True) for each in start)
     optimiser = torch.optim.Adam([a, b], lr=probe.RATE)
     for _ in range(probe.STEPS):
         weight = a @ torch.from_numpy(factor).float().T
-        log_p = (pool @ weight + b).log_softmax(dim=1)
+        log_p = (pool @ weight + b + (4 * shares).log()).log_softmax(dim=1)
         mean = log_p.exp().mean(dim=0)
         loss = cross_entropy(x @ weight + b, class_ids) + config.penalty / (2 * len(x)) * a.square().sum()
-        loss = loss - config.sure * (log_p.exp() * log_p).sum(dim=1).mean() + config.diverse * (mean * mean.log()).sum()
+        loss = loss - config.sure * (log_p.exp() * log_p).sum(dim=1).mean()
+        loss = loss + config.diverse * (mean * (mean / shares).log()).sum()
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
@@ -108,7 +115,7 @@ def test_a_large_pool_in_batches_gives_nearly_the_same_head(monkeypatch: pytest.
     x, class_ids, _, factor = make_problem()
     pool = normalize(torch.randn(4000, AXES, generator=torch.Generator().manual_seed(2)), dim=1)
     start = logistic_regression(x.double().numpy(), class_ids.numpy(), factor, 0.05)
-    arguments = x, class_ids, pool, torch.from_numpy(factor).float(), start, SemanticProbeConfig()
+    arguments = x, class_ids, pool, torch.from_numpy(factor).float(), EQUAL, start, SemanticProbeConfig()
     whole = solve(*arguments)
     monkeypatch.setattr(probe, "BATCH", 500)
     batches = solve(*arguments)
@@ -120,7 +127,7 @@ def test_a_large_pool_in_batches_gives_nearly_the_same_head(monkeypatch: pytest.
 def test_without_a_pool_it_is_the_logistic_regression() -> None:
     x, class_ids, pool, factor = make_problem()
     start = logistic_regression(x.double().numpy(), class_ids.numpy(), factor, 0.05)
-    head = solve(x, class_ids, pool[:0], torch.from_numpy(factor).float(), start, SemanticProbeConfig())
+    head = solve(x, class_ids, pool[:0], torch.from_numpy(factor).float(), EQUAL, start, SemanticProbeConfig())
     np.testing.assert_allclose(head.weight.numpy(), factor @ start[0].T, atol=1e-5)
 
 
@@ -141,3 +148,54 @@ def test_heads_with_and_without_the_names_are_averaged_unless_there_are_attribut
 def test_a_class_whose_vector_is_the_mean_of_all_shares_nothing() -> None:
     factor = prior_factor(torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 0.0]]), 2.0)
     np.testing.assert_allclose((factor @ factor.T)[2], [0, 0, 1], atol=1e-12)
+
+
+def test_shares_of_certain_answers_are_their_counts() -> None:
+    logits = np.array([[50.0, 0.0], [50.0, 0.0], [50.0, 0.0], [0.0, 50.0]])
+    np.testing.assert_allclose(shares_by_em(logits), [0.75, 0.25], atol=1e-4)
+
+
+def test_shares_maximise_the_likelihood_of_the_pool() -> None:
+    logits = np.random.default_rng(0).normal(size=(200, 2)) + np.array([0.5, 0.0])
+    p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    grid = np.linspace(0.001, 0.999, 999)
+    likelihood = [np.log(p[:, 0] * share + p[:, 1] * (1 - share)).sum() for share in grid]
+    assert abs(shares_by_em(logits, rounds=1000)[0] - grid[int(np.argmax(likelihood))]) < 0.003
+
+
+def make_skewed(ratio: float) -> tuple[Floats, np.ndarray, Floats]:
+    """Two classes around (1, 0) and (0, 1): five labels of each, and 200 photos of which ``ratio`` are of the first."""
+    rng, centres = np.random.default_rng(3), np.eye(2)
+    class_ids, truth = np.arange(10) % 2, (np.arange(200) >= 200 * ratio).astype(int)
+    x, pool = (centres[each] + 0.1 * rng.normal(size=(len(each), 2)) for each in (class_ids, truth))
+    return x, class_ids, pool
+
+
+def test_the_shares_of_a_skewed_pool_are_found() -> None:
+    x, class_ids, pool = make_skewed(0.9)
+    start = logistic_regression(x, class_ids, np.eye(2), 0.05)
+    assert abs(pool_shares(x, class_ids, pool, np.eye(2), start, 0.05)[0] - 0.9) < 0.05
+
+
+def test_shares_that_depend_on_single_labels_are_nearer_to_equal_ones() -> None:
+    """Labels that say nothing: what is found without some of them differs from what all say."""
+    rng = np.random.default_rng(5)
+    x, pool, class_ids = rng.normal(size=(10, 8)), rng.normal(size=(200, 8)), np.arange(10) % 2
+    start = logistic_regression(x, class_ids, np.eye(2), 0.05)
+    found, shares = shares_by_em(pool @ start[0] + start[1]), pool_shares(x, class_ids, pool, np.eye(2), start, 0.05)
+    assert 0 <= shares[0] - 0.5 < 0.8 * (found[0] - 0.5)
+
+
+def test_a_skewed_pool_does_not_move_the_border() -> None:
+    x, class_ids, pool = make_skewed(0.95)
+    tensors = (torch.from_numpy(each).float() for each in (x, pool))
+    labelled, unlabelled = tensors
+    head = fit_with_prior(labelled, torch.from_numpy(class_ids), unlabelled, np.eye(2), SemanticProbeConfig())
+    assert int((head.logits(unlabelled).argmax(dim=1) == 0).sum()) == 190
+
+
+def test_shares_of_many_classes_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "MOST_ESTIMATED", 3)
+    monkeypatch.setattr(probe, "pool_shares", None)  # not called
+    x, class_ids, pool, factor = make_problem()
+    fit_with_prior(x, class_ids, pool, factor, SemanticProbeConfig())

@@ -27,6 +27,10 @@ from semco.types import Task
 STEPS, RATE, ITERATIONS = 60, 0.04, 80
 # Photos of the pool per step, and of the mean answer what each batch contributes if the pool is larger than a batch.
 BATCH, MOMENTUM = 4096, 0.1
+# With at most so many classes the share of each in the pool is estimated; of more it cannot be (docs/lab/photos.md).
+MOST_ESTIMATED = 10
+# Parts of the labels that are left out in turn to see how certain that estimate is, and the smallest share.
+PARTS, LEAST_SHARE = 5, 1e-4
 # Photos whose features are read at a time, and axes whose part of the variance is below this are noise.
 READ, NOISE = 1024, 1e-9
 
@@ -92,9 +96,55 @@ def fit_with_prior(
     x: Tensor, class_ids: Tensor, pool: Tensor, factor: Floats, config: SemanticProbeConfig
 ) -> LinearHead:
     """Return the head for labelled rows (N, D) of classes (N,) and a pool (U, D), with the factor (K, K) of a prior."""
+    rows, labels = x.double().numpy(), class_ids.numpy()
     with threadpool_limits(1):  # for matrices this small, threads wait for each other most of the time
-        start = logistic_regression(x.double().numpy(), class_ids.numpy(), factor, config.penalty)
-    return solve(x, class_ids, pool, torch.from_numpy(factor).float(), start, config)
+        start = logistic_regression(rows, labels, factor, config.penalty)
+        shares = np.full(len(factor), 1 / len(factor))
+        if len(factor) <= MOST_ESTIMATED and len(pool):
+            shares = pool_shares(rows, labels, pool[:BATCH].double().numpy(), factor, start, config.penalty)
+    as_tensors = (torch.from_numpy(each).float() for each in (factor, shares))
+    return solve(x, class_ids, pool, *as_tensors, start, config)
+
+
+def pool_shares(
+    x: Floats,
+    class_ids: NDArray[np.int64],
+    pool: Floats,
+    factor: Floats,
+    start: tuple[Floats, Floats],
+    penalty: float,
+) -> Floats:
+    """Return the share of each class in the pool (U, D): (K,); the less certain it is, the nearer to an equal one.
+
+    Its variance comes from leaving out parts of the labels in turn (jackknife): the certainty is
+    1 - variance / squared distance from equal shares, at least 0.
+    """
+    found = shares_by_em(pool @ start[0] @ factor.T + start[1])
+    part = np.empty(len(x), dtype=np.int64)
+    part[np.argsort(class_ids, kind="stable")] = np.arange(len(x)) % PARTS
+    kept = [part != number for number in range(PARTS)]
+    fits = [logistic_regression(x[rows], class_ids[rows], factor, penalty) for rows in kept if rows.any()]
+    others = np.stack([shares_by_em(pool @ a @ factor.T + b) for a, b in fits])
+    variance = (len(others) - 1) / len(others) * np.square(others - others.mean(axis=0)).sum()
+    equal = 1 / len(factor)
+    certainty = max(0.0, 1 - variance / max(np.square(found - equal).sum(), 1e-12))
+    shares: Floats = np.maximum(equal + certainty * (found - equal), LEAST_SHARE)
+    return shares / shares.sum()
+
+
+def shares_by_em(logits: Floats, rounds: int = 100) -> Floats:
+    """Return the class shares (K,) that make photos with these logits (U, K) most likely (Saerens et al. 2002).
+
+    The logits belong to equal shares: with others, the probability of a class is multiplied by its share.
+    """
+    from scipy.special import softmax
+
+    p = softmax(logits, axis=1)
+    shares: Floats = np.full(logits.shape[1], 1 / logits.shape[1])
+    for _ in range(rounds):
+        weighted = p * shares
+        shares = np.maximum((weighted / weighted.sum(axis=1, keepdims=True)).mean(axis=0), 1e-6)
+    return shares / shares.sum()
 
 
 def principal_axes(photos: Photos, most: int) -> tuple[Tensor, Tensor]:
@@ -152,35 +202,42 @@ def solve(
     class_ids: Tensor,
     pool: Tensor,
     factor: Tensor,
+    shares: Tensor,
     start: tuple[Floats, Floats],
     config: SemanticProbeConfig,
 ) -> LinearHead:
     """Return the head after `STEPS` steps of Adam from a logistic regression A, b on
 
-    mean CE + penalty / (2 N) |A|² + sure mean H(p) - diverse H(mean p), where p are the answers for the pool.
+    mean CE + penalty / (2 N) |A|² + sure mean H(p) + diverse KL(mean p || shares), where p are the answers for the
+    pool, whose classes have these shares (K,); the head answers for equal shares. With equal ones the last term is
+    -diverse H(mean p), up to a constant.
 
     A pool (U, D) that is larger than `BATCH` is visited in random batches; the mean of p is then a running one.
     """
     a, b = (torch.from_numpy(each).float() for each in start)
     targets = torch.nn.functional.one_hot(class_ids, len(factor)).float()
     adam, generator = (Adam(a), Adam(b)), torch.Generator().manual_seed(0)
+    offset = (len(shares) * shares).log()
     mean: Tensor | None = None
     for _ in range(STEPS if len(pool) else 0):
         is_whole = len(pool) <= BATCH
         rows = pool if is_whole else pool[torch.randint(len(pool), (BATCH,), generator=generator)]
         weight = a @ factor.T
-        p = (rows @ weight + b).softmax(dim=1)
+        p = (rows @ weight + b + offset).softmax(dim=1)
         mean = p.mean(dim=0) if mean is None or is_whole else mean.lerp(p.mean(dim=0), MOMENTUM)
         labelled = ((x @ weight + b).softmax(dim=1) - targets) / len(x)
-        errors = information_gradient(p, mean, config.sure, config.diverse)
+        errors = information_gradient(p, mean / shares, config.sure, config.diverse)
         a -= adam[0].step((x.T @ labelled + rows.T @ errors) @ factor + config.penalty / len(x) * a)
         b -= adam[1].step(labelled.sum(dim=0) + errors.sum(dim=0))
     return LinearHead((a @ factor.T).T.contiguous(), b)
 
 
-def information_gradient(p: Tensor, mean: Tensor, sure: float, diverse: float) -> Tensor:
-    """Return the gradient (U, K) of sure mean H(p) - diverse H(mean p) with respect to the logits of p (U, K)."""
-    value = diverse * (mean + 1e-9).log() - sure * (p + 1e-12).log()  # of each unit of probability
+def information_gradient(p: Tensor, ratio: Tensor, sure: float, diverse: float) -> Tensor:
+    """Return the gradient (U, K) of sure mean H(p) + diverse KL(mean p || shares) by the logits of p (U, K).
+
+    ``ratio`` is mean p / shares (K,).
+    """
+    value = diverse * (ratio + 1e-9).log() - sure * (p + 1e-12).log()  # of each unit of probability
     return p * (value - (p * value).sum(dim=1, keepdim=True)) / len(p)
 
 
