@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 
 from semco.errors import UserError
 from semco.files import (
+    atomic_folder,
     atomic_path,
     exists,
     expand_home,
@@ -150,3 +151,25 @@ def test_new_files_have_the_permissions_that_the_user_wants(tmp_path: Path, mask
         "b.safetensors": mode,
         "c.log": mode,
     }
+
+
+def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    target = tmp_path / "deep" / "folder"
+    with atomic_folder(target) as temporary:
+        (temporary / "1").mkdir()
+        (temporary / "1" / "file").write_text("new")
+        assert not target.exists()
+    assert (target / "1" / "file").read_text() == "new"
+
+    def fail() -> None:
+        with atomic_folder(target) as temporary:
+            (temporary / "half").touch()
+            raise ValueError("stopped")
+
+    with pytest.raises(ValueError, match="stopped"):
+        fail()
+    assert [path.name for path in target.iterdir()] == ["1"]
+    with atomic_folder(target) as temporary:
+        (temporary / "other").touch()
+    assert [path.name for path in target.iterdir()] == ["other"]
+    assert [path.name for path in target.parent.iterdir()] == ["folder"]

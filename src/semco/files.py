@@ -96,6 +96,31 @@ def remove_leftover_folders(target: Path) -> None:
             shutil.rmtree(path)
 
 
+@contextmanager
+def atomic_folder(target: Path) -> Iterator[Path]:
+    """Yield a temporary folder beside ``target``; it replaces ``target`` if the block ends without an error.
+
+    A folder of this name is moved away first, because a rename cannot replace a full folder.
+    """
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+    aside = temporary.with_suffix(".old")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        remove_leftover_folders(target)
+        temporary.mkdir()
+        yield temporary
+        flush_folder(temporary)
+        if target.exists():
+            target.rename(aside)
+        temporary.rename(target)
+        flush_to_disk(target.parent)
+        shutil.rmtree(aside, ignore_errors=True)
+    except (OSError, SafetensorError) as error:
+        raise cannot_write(target, error) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
 def lock(stream: IO[str]) -> bool:
     """Lock an open file until it is closed; return False if another process has locked it.
 
@@ -124,8 +149,8 @@ def flush_to_disk(path: Path) -> None:
 
 
 def flush_folder(folder: Path) -> None:
-    """Wait until the files in a folder, and the folder, are on the disk."""
-    for path in (*folder.iterdir(), folder):
+    """Wait until everything in a folder, and the folder, is on the disk."""
+    for path in (*folder.rglob("*"), folder):
         flush_to_disk(path)
 
 

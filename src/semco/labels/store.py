@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import heapq
 import json
-import shutil
-import tempfile
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -25,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from semco.errors import UserError
-from semco.files import cannot_write, flush_folder, flush_to_disk, remove_leftover_folders
+from semco.files import atomic_folder
 from semco.labels import store_files
 from semco.labels.store_files import damaged, open_array
 
@@ -75,18 +73,8 @@ class VectorStore:
         folder = Path(folder)
         assert len(set(terms)) == len(terms) == len(matrix) > 0, "unique terms, one per row"
         check_replaceable(folder)
-        place: dict[str, Any] = {"prefix": f".{folder.name}.", "suffix": ".part", "dir": folder.parent}
-        try:
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            remove_leftover_folders(folder)
-            with tempfile.TemporaryDirectory(**place, ignore_cleanup_errors=True) as temporary:
-                _write_files(Path(temporary), terms, matrix, np.asarray(ranks), header, compact)
-                Path(temporary).chmod(0o755)  # temporary folders are private
-                flush_folder(Path(temporary))
-                _replace_folder(Path(temporary), folder)
-                flush_to_disk(folder.parent)
-        except OSError as error:
-            raise cannot_write(folder, error) from None
+        with atomic_folder(folder) as temporary:
+            _write_files(temporary, terms, matrix, np.asarray(ranks), header, compact)
 
     def __len__(self) -> int:
         return self.size
@@ -224,14 +212,3 @@ def _scale_to_int8(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     largest = np.abs(rows).max(axis=1, keepdims=True)
     whole: NDArray[np.float32] = np.rint(np.divide(127 * rows, largest, out=np.zeros_like(rows), where=largest > 0))
     return whole
-
-
-def _replace_folder(new: Path, folder: Path) -> None:
-    """Replace ``folder`` by ``new``; the old one is moved away first, because a rename cannot replace a full folder."""
-    if not folder.exists():
-        new.rename(folder)
-        return
-    aside = new.with_suffix(".old")
-    folder.rename(aside)
-    new.rename(folder)
-    shutil.rmtree(aside)
