@@ -88,7 +88,7 @@ def memory(run: Path) -> None:
         for count in (2_000, 20_000, 200_000):
             paths = Path(folder) / f"{count}.txt"
             paths.write_text("".join(f"{files[i % len(files)]}\n" for i in range(count)))
-            command = [sys.executable, "-m", "semco", "predict", run, paths, "--out", f"{folder}/{count}.csv"]
+            command = [sys.executable, "-m", "semco", "predict", run, f"@{paths}", "--out", f"{folder}/{count}.csv"]
             subprocess.run(list(map(str, command)), check=True, stderr=subprocess.DEVNULL)
             with Path(f"{folder}/{count}.csv").open() as rows:
                 assert sum(1 for _ in rows) == count + 1

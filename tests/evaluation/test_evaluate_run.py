@@ -148,14 +148,17 @@ def test_predict_writes_a_table(run: Path, app: typer.Typer, tmp_path: Path) -> 
     (tmp_path / "broken.png").write_bytes(b"\x89PNG")
     out = tmp_path / "predictions.csv"
     result = CliRunner().invoke(app, ["predict", str(run), str(tmp_path), "--out", str(out)])
-    assert result.exit_code == 0
+    assert result.exit_code == 3  # some were skipped
     assert "broken.png" in result.stderr
     assert "1 image classified, 1 skipped" in result.stderr
     _, broken, one = out.read_text().splitlines()
     assert broken.split(",")[:2] == [str(tmp_path / "broken.png"), ""]
     assert one.split(",")[1] in NAMES
     again = CliRunner().invoke(app, ["predict", str(run), str(tmp_path), "--out", str(out)])
-    assert "exists; choose another name" in str(again.exception)
+    assert "exists; choose another name, or overwrite it with --force." in str(again.exception)
+    (tmp_path / "broken.png").unlink()
+    whole = CliRunner().invoke(app, ["predict", str(run), str(tmp_path), "--out", str(out), "--force"])
+    assert whole.exit_code == 0
     piped = CliRunner().invoke(app, ["predict", str(run), str(tmp_path), "--out", "-"])
     assert piped.stdout == out.read_text()
 

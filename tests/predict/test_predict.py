@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from semco.errors import UserError
+from semco.errors import SemcoWarning, UserError
 from semco.files import readable_name
 from semco.predict import prediction_files
 from semco.predict.engine import TorchEngine
@@ -131,9 +131,20 @@ def test_photos_are_found_in_order_and_once(photos: Path, tmp_path: Path) -> Non
     assert found(photos) == [grey, white]
     assert found(white, photos) == [white, grey]
     assert found(photos / "more", photos) == [grey, white]
-    assert found(tmp_path / "list.txt") == [white, grey]
-    assert found(tmp_path / "table.csv") == [grey, str(photos / "gone.png")]
+    assert found(f"@{tmp_path / 'list.txt'}") == [white, grey]
+    assert found(f"@{tmp_path / 'table.csv'}") == [grey, str(photos / "gone.png")]
+    (photos / "@white.png").touch()
+    assert found(photos / "@white.png") == [str(photos / "@white.png")]
+    (photos / "@white.png").unlink()
     assert found("-") == ["one.png", "two.png"]
+
+
+def test_a_list_is_read_only_if_asked(tmp_path: Path) -> None:
+    """As for ``odd/*``: a text file among photos is a file that cannot be read."""
+    (tmp_path / "notes.txt").write_text("photos/white.png\n")
+    with pytest.warns(SemcoWarning, match=r"notes\.txt is no photo; @.*notes\.txt would be a list of photos\."):
+        (entry,) = find_photos([tmp_path / "notes.txt"])
+    assert entry.name == str(tmp_path / "notes.txt")
 
 
 def test_missing_images_and_empty_folders_are_named(tmp_path: Path) -> None:
@@ -144,7 +155,9 @@ def test_missing_images_and_empty_folders_are_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="holds no image files"):
         list(find_photos([tmp_path / "empty"]))
     with pytest.raises(UserError, match=r"table\.csv has no column path or .*its columns are name, label"):
-        list(find_photos([tmp_path / "table.csv"]))
+        list(find_photos([f"@{tmp_path / 'table.csv'}"]))
+    with pytest.raises(UserError, match=r"there is no list gone\.txt"):
+        list(find_photos(["@gone.txt"]))
     with pytest.raises(UserError, match="no images to predict"):
         predict_into(Output(tmp_path / "out.csv"), bright(), [])
     assert not (tmp_path / "out.csv").exists()

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from semco.predict.images import Output, Summary
 
 STANDARD_OUTPUT = "-"
+SKIPPED = 3  # the exit code if some of the photos could not be read
 
 
 class EngineChoice(StrEnum):
@@ -86,7 +87,8 @@ def predict(
     *,
     model: Path = typer.Argument(..., help="The folder of a finished run, or an exported model (.onnx)."),
     images: list[str] = typer.Argument(
-        ..., help="Image files, folders, lists of paths (.txt, .csv with a column path), or - for paths from stdin."
+        ...,
+        help="Image files, folders, @FILE (a list of paths, or .csv with a column path), or - for paths from stdin.",
     ),
     head: HeadName = typer.Option(None, help="The head that predicts.", show_default="the head of the run"),
     classes: str = typer.Option(None, help="Other class names to choose from, separated by commas (semantic head)."),
@@ -136,3 +138,5 @@ def show_summary(console: Console, summary: Summary, file: Path | None) -> None:
     noun = "image" if summary.predicted == 1 else "images"
     skipped = f", {summary.unreadable} skipped" if summary.unreadable else ""
     console.print(f"{summary.predicted} {noun} classified{skipped}: {'standard output' if file is None else file}")
+    if summary.unreadable:
+        raise typer.Exit(SKIPPED)

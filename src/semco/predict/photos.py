@@ -22,16 +22,16 @@ from semco.errors import SemcoWarning, UserError
 from semco.files import cannot_read, exists, open_regular
 
 STANDARD_INPUT = "-"
-LIST_SUFFIXES, CSV_SUFFIXES = (".txt", ".lst"), (".csv",)
+LIST = "@"  # before the name of a list
 PATH_COLUMNS = ("path", "file", "filename", "image")
 
 
 def find_photos(arguments: Sequence[str | Path], standard_input: TextIO | None = None) -> Iterator[Entry]:
     """Yield the photos that the arguments name, in order.
 
-    An argument is an image file, a folder, a .tar file, a list (.txt, one path per line), a CSV file with a column
-    ``path``, or "-": paths from standard input. A file that is given twice, by itself or in a folder, is predicted
-    once.
+    An argument is an image file, a folder, a .tar file, "@" and the name of a list (one path per line, or a CSV file
+    with a column ``path``), or "-": paths from standard input. A file that is given twice, by itself or in a folder, is
+    predicted once.
     """
     before: list[Path] = []
     for argument in map(str, arguments):
@@ -51,19 +51,27 @@ def _photos_of(argument: str, standard_input: TextIO | None) -> Iterator[Entry]:
         yield from _as_files(line.rstrip("\r\n") for line in standard_input or ())
         return
     path = Path(argument)
-    suffix = path.suffix.lower()
+    if not exists(path) and argument.startswith(LIST):
+        yield from _in_list(Path(argument.removeprefix(LIST)))
+        return
     if not exists(path):
         raise UserError(f"there is no image, folder or list {path}.")
     if path.is_dir():
         yield from _not_empty(walk_images(path), path)
-    elif suffix == ".tar":
+    elif path.suffix.lower() == ".tar":
         yield from _in_shard(path)
-    elif suffix in LIST_SUFFIXES:
-        yield from _as_files(_lines(path), path.parent)
-    elif suffix in CSV_SUFFIXES:
-        yield from _as_files(_column(path), path.parent)
     else:
+        if path.suffix.lower() in (".txt", ".lst", ".csv"):
+            warnings.warn(f"{path} is no photo; {LIST}{path} would be a list of photos.", SemcoWarning, stacklevel=2)
         yield Entry(argument, FILES)
+
+
+def _in_list(path: Path) -> Iterator[Entry]:
+    """Yield the photos that a list names."""
+    if not exists(path):
+        raise UserError(f"there is no list {path}.")
+    is_table = path.suffix.lower() == ".csv"
+    yield from _as_files(_column(path) if is_table else _lines(path), path.parent)
 
 
 def _in_shard(path: Path) -> Iterator[Entry]:

@@ -110,7 +110,7 @@ def check_new(path: Path, force: bool) -> None:
         return
     if path.is_dir() and not any(path.iterdir()):
         return
-    raise UserError(f"{path} exists; choose another name, or force it to be overwritten.")
+    raise UserError(f"{path} exists; choose another name, or overwrite it with --force.")
 
 
 @contextmanager
