@@ -118,6 +118,8 @@ def predict(
         with show_count(console) as report:
             summary = predict_into(output, predictor, images, report, sys.stdin)
     show_summary(console, summary, output.file)
+    if summary.unreadable:
+        raise typer.Exit(SKIPPED)
 
 
 @contextmanager
@@ -138,5 +140,3 @@ def show_summary(console: Console, summary: Summary, file: Path | None) -> None:
     noun = "image" if summary.predicted == 1 else "images"
     skipped = f", {summary.unreadable} skipped" if summary.unreadable else ""
     console.print(f"{summary.predicted} {noun} classified{skipped}: {'standard output' if file is None else file}")
-    if summary.unreadable:
-        raise typer.Exit(SKIPPED)

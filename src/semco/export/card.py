@@ -37,8 +37,8 @@ def _title(model: Path) -> str:
     return f"# Model card of {model.name}"
 
 
-def write_card(folder: RunFolder, model: Path, file: Path, about: About) -> None:
-    """Write the card of an exported model of a finished run."""
+def write_card(folder: RunFolder, model: Path, file: Path, about: About, fields: str = "") -> None:
+    """Write the card of an exported model of a finished run, after fields for programs (YAML)."""
     result = folder.result()
     sections = [
         _title(model),
@@ -49,7 +49,7 @@ def write_card(folder: RunFolder, model: Path, file: Path, about: About) -> None
         _limits(result),
         _licences(folder),
     ]
-    write_text(file, "\n\n".join(sections) + "\n")
+    write_text(file, fields + "\n\n".join(sections) + "\n")
 
 
 def _intended_use(about: About) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from semco.errors import UserError
+from semco.evaluation.model_file import WEIGHTS, SavedModel
 from semco.export.program import Program
 from semco.predict.engine import About
 from semco.predict.onnx.engine import CHOSEN, EXTRA, METADATA
@@ -59,6 +60,15 @@ def to_onnx(program: Program) -> Any:
         )
     assert exported is not None
     return exported.model_proto
+
+
+def complete_graph(program: Program, model: SavedModel, top: int) -> Any:
+    """Return the program as an ONNX model with names of classes as outputs and a description."""
+    graph = to_onnx(program)
+    add_names(graph, program.about, top)
+    described = model.description
+    describe(graph, program.about, described.checksums.get(WEIGHTS, ""), {"weights_from": described.provenance})
+    return graph
 
 
 def check_installed() -> None:
@@ -117,3 +127,8 @@ def write_torch(file: Path, traced: torch.export.ExportedProgram, about: About) 
     """Write a program for `torch.export.load`; class names and groups are in its extra file ``semco.json``."""
     with quiet():
         torch.export.save(traced, file, extra_files={"semco.json": json.dumps(asdict(about))})
+
+
+def write_onnx(file: Path, graph: Any) -> None:
+    """Write an ONNX model."""
+    file.write_bytes(graph.SerializeToString())

@@ -230,7 +230,7 @@ def build_hf(name: str, in_channels: int, image_size: int, *, pretrained: bool, 
     transformers = _library()
     if not saved and not Path(name).is_dir() and not re.fullmatch(NAME_ON_HUB, name):
         raise UserError(f"there is no folder {brief(name)} with a transformers model for the backbone {PREFIX}...")
-    with _quiet(transformers), _explained(name):
+    with quiet_library(transformers), _explained(name):
         config = _read_config(transformers, name, saved)
         processor = saved["processor"] if saved else _processor(transformers, name)
         backbone_class = getattr(transformers, FAMILIES[config.model_type].model)
@@ -280,8 +280,8 @@ def _cannot_load(name: str, error: Exception) -> UserError:
 
 
 @contextmanager
-def _quiet(transformers: Any) -> Iterator[None]:
-    """Keep the library from writing progress bars and notes about heads that are left out."""
+def quiet_library(transformers: Any) -> Iterator[None]:
+    """Keep `transformers` from writing progress bars and notes about heads that are left out."""
     log = transformers.utils.logging
     level, has_bars = log.get_verbosity(), log.is_progress_bar_enabled()
     log.set_verbosity_error()

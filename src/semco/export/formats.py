@@ -1,0 +1,131 @@
+"""The formats that `semco export` writes: how each is written, and how what was written predicts.
+
+Shapes: N images, C channels, H and W pixels, K classes.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from semco.errors import UserError
+from semco.evaluation.model_file import SavedModel
+from semco.export.hf_folder import CARD_FIELDS, hf_probabilities, write_hf
+from semco.export.onnx_graph import complete_graph, trace, write_onnx, write_torch
+from semco.export.openvino_model import openvino_probabilities, write_openvino
+from semco.export.program import Program
+from semco.export.triton import MODEL, write_triton
+from semco.files import exists
+from semco.predict.onnx.engine import OnnxEngine
+
+FormatName = Literal["onnx", "torch", "openvino", "triton", "hf"]
+Photos = Sequence[NDArray[np.uint8]]  # batches (N, H, W, 3)
+Probabilities = list[NDArray[np.float32]]  # batches (N, K)
+
+
+@dataclass(frozen=True)
+class Format:
+    """One format."""
+
+    name: FormatName
+    place: str
+    """Where it is written by default, in the folder of exports of a run; a name without an ending is a folder."""
+    write: Callable[[Path, Program, SavedModel, int], None]
+    """Writes a program to a path; the number is that of the class names in the output."""
+    probabilities: Callable[[Path, Photos], Probabilities]
+    """Returns what the written model predicts."""
+    card: str = "MODEL_CARD.md"
+    """The model card in a folder."""
+    card_fields: str = ""
+
+    @property
+    def is_folder(self) -> bool:
+        return not Path(self.place).suffix
+
+    @property
+    def is_onnx(self) -> bool:
+        return self.name in ("onnx", "triton")
+
+    def check(self, target: Path) -> None:
+        """Refuse a path that this format cannot be written to."""
+        if not self.is_folder and target.suffix != Path(self.place).suffix:
+            raise UserError(f"the format {self.name} is a file {Path(self.place).suffix}, not {target.name!r}.")
+        if self.is_folder and target.suffix in (".onnx", ".pt2", ".xml", ".pbtxt"):
+            raise UserError(f"the format {self.name} is a folder of several files: give its name, not {target.name!r}.")
+        if self.is_folder and exists(target) and not (target.is_dir() and not any(target.iterdir())):
+            raise UserError(f"{target} exists; remove it, or choose another folder (--to).")
+
+
+def format_of(file: Path | None) -> FormatName:
+    """Return the format that the ending of a file means; ONNX if there is no file."""
+    suffix = ".onnx" if file is None else file.suffix
+    if suffix not in (".onnx", ".pt2"):
+        raise UserError(
+            f"models are exported as .onnx or .pt2 (torch.export), not as {str(file)!r}; "
+            f"--format chooses among {', '.join(get_args(FormatName))}."
+        )
+    return "onnx" if suffix == ".onnx" else "torch"
+
+
+def photos_of(images: Tensor) -> NDArray[np.uint8]:
+    """Return images (N, C, H, W) as photos (N, H, W, 3)."""
+    photos: NDArray[np.uint8] = images.expand(-1, 3, -1, -1).permute(0, 2, 3, 1).contiguous().numpy()
+    return photos
+
+
+def _onnx_probabilities(file: Path, photos: Photos) -> Probabilities:
+    engine = OnnxEngine(file)
+    return [engine.score_photos(batch).chosen for batch in photos]
+
+
+def _torch_probabilities(file: Path, photos: Photos) -> Probabilities:
+    program = torch.export.load(io.BytesIO(file.read_bytes())).module()
+    with torch.inference_mode():
+        return [program(torch.from_numpy(batch))[0].numpy() for batch in photos]
+
+
+FORMATS: dict[FormatName, Format] = {
+    each.name: each
+    for each in (
+        Format(
+            "onnx",
+            "model.onnx",
+            lambda file, program, model, top: write_onnx(file, complete_graph(program, model, top)),
+            _onnx_probabilities,
+        ),
+        Format(
+            "torch",
+            "model.pt2",
+            lambda file, program, _model, _top: write_torch(file, trace(program), program.about),
+            _torch_probabilities,
+        ),
+        Format(
+            "openvino",
+            "openvino",
+            lambda folder, program, _model, _top: write_openvino(folder, program),
+            openvino_probabilities,
+        ),
+        Format(
+            "triton",
+            "triton/semco",
+            lambda folder, program, model, top: write_triton(folder, complete_graph(program, model, top)),
+            lambda folder, photos: _onnx_probabilities(folder / MODEL, photos),
+        ),
+        Format(
+            "hf",
+            "hf",
+            lambda folder, program, model, _top: write_hf(folder, program, model),
+            hf_probabilities,
+            "README.md",
+            CARD_FIELDS,
+        ),
+    )
+}
