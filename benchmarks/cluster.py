@@ -82,10 +82,12 @@ def time_predictions(model: Path, listed: Path, folder: Path) -> dict[str, float
 
     def on_ray(photos: Path, out: str) -> float:
         return _seconds(
-            lambda: predict_parts(Output(folder / out), Model(model), [photos], RayOptions(), per_part=1024)
+            lambda: predict_parts(Output(folder / out), Model(model), [f"@{photos}"], RayOptions(), per_part=1024)
         )
 
-    local = _seconds(lambda: predict_into(Output(folder / "local.parquet"), load(model, engine="torch"), [listed]))
+    local = _seconds(
+        lambda: predict_into(Output(folder / "local.parquet"), load(model, engine="torch"), [f"@{listed}"])
+    )
     whole, part = on_ray(listed, "whole"), on_ray(half, "part")
     more = (whole - part) / (count - count // 2)
     return {

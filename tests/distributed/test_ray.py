@@ -132,12 +132,12 @@ def rows_in(folder: Path) -> list[dict[str, Any]]:
     return pq.read_table(folder).to_pylist()
 
 
-def write_list(folder: Path, files: int, lines: int) -> Path:
+def write_list(folder: Path, files: int, lines: int) -> str:
     """Write photos and a list that names each of them several times."""
     photos(folder / "photos", files)
     listed = folder / "list.txt"
     listed.write_text("".join(f"photos/{i % files}.png\n" for i in range(lines)), encoding="utf-8")
-    return listed
+    return f"@{listed}"
 
 
 def train_one(values: dict[str, Any], run: Path) -> None:
@@ -149,11 +149,11 @@ def train_one(values: dict[str, Any], run: Path) -> None:
 def test_predictions_in_parts_are_those_of_one_table(cluster: Any, values: dict[str, Any], tmp_path: Path) -> None:
     run, listed, folder = tmp_path / "run", write_list(tmp_path, 50, 600), tmp_path / "parts"
     train_one(values, run)
-    expected = predict_locally(run, [str(listed)], tmp_path / "local.parquet")
+    expected = predict_locally(run, [listed], tmp_path / "local.parquet")
     assert len(expected) == 600
     assert sum(row["error"] is not None for row in expected) == 7 * 12
     on_ray = RayOptions(cluster.address)
-    summary = predict_parts(Output(folder), Model(run), [str(listed)], on_ray, per_part=200)
+    summary = predict_parts(Output(folder), Model(run), [listed], on_ray, per_part=200)
     assert (summary.predicted, summary.unreadable) == (600 - 84, 84)
     assert [pq.read_metadata(file).num_rows for file in sorted(folder.glob("part-*"))] == [
         256,
@@ -162,13 +162,13 @@ def test_predictions_in_parts_are_those_of_one_table(cluster: Any, values: dict[
     ]  # whole batches
     assert rows_in(folder) == expected
     (folder / "part-000002.parquet").unlink()
-    again = predict_parts(Output(folder), Model(run), [str(listed)], on_ray, per_part=200)
+    again = predict_parts(Output(folder), Model(run), [listed], on_ray, per_part=200)
     assert again.predicted + again.unreadable == 88
     assert rows_in(folder) == expected
     with pytest.raises(UserError, match=r"holds predictions of another request \(top\)"):
-        predict_parts(Output(folder, top=3), Model(run), [str(listed)], on_ray, per_part=200)
+        predict_parts(Output(folder, top=3), Model(run), [listed], on_ray, per_part=200)
     with pytest.raises(UserError, match="holds no predictions in parts"):
-        predict_parts(Output(tmp_path / "photos"), Model(run), [str(listed)], on_ray)
+        predict_parts(Output(tmp_path / "photos"), Model(run), [listed], on_ray)
 
 
 def test_a_folder_that_is_not_shared_is_refused(cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,7 +284,7 @@ def test_an_actor_that_is_killed_loses_and_repeats_no_photo(
 ) -> None:
     run, listed = tmp_path / "run", write_list(tmp_path, 200, 2000)
     train_one(values, run)
-    expected = predict_locally(run, [str(listed)], tmp_path / "local.parquet")
+    expected = predict_locally(run, [listed], tmp_path / "local.parquet")
     killed: list[int] = []
 
     def kill_once(_count: int) -> None:
@@ -293,7 +293,7 @@ def test_an_actor_that_is_killed_loses_and_repeats_no_photo(
             os.kill(killed[0], signal.SIGKILL)
 
     summary = predict_parts(
-        Output(tmp_path / "parts"), Model(run), [str(listed)], RayOptions(cluster.address), kill_once, per_part=100
+        Output(tmp_path / "parts"), Model(run), [listed], RayOptions(cluster.address), kill_once, per_part=100
     )
     assert killed
     assert summary.predicted + summary.unreadable == 2000

@@ -155,7 +155,7 @@ def test_predict_writes_a_table(run: Path, app: typer.Typer, tmp_path: Path) -> 
     assert broken.split(",")[:2] == [str(tmp_path / "broken.png"), ""]
     assert one.split(",")[1] in NAMES
     again = CliRunner().invoke(app, ["predict", str(run), str(tmp_path), "--out", str(out)])
-    assert "exists; choose another name, or overwrite it with --force." in str(again.exception)
+    assert "exists; choose another name, or force it to be overwritten (--force)." in str(again.exception)
     (tmp_path / "broken.png").unlink()
     whole = CliRunner().invoke(app, ["predict", str(run), str(tmp_path), "--out", str(out), "--force"])
     assert whole.exit_code == 0

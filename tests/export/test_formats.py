@@ -218,5 +218,5 @@ def test_targets_that_a_format_cannot_have(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"the format torch is a file \.pt2, not 'model\.onnx'"):
         FORMATS["torch"].check(tmp_path / "model.onnx")
     assert (format_of(None), format_of(Path("a.onnx")), format_of(Path("a.pt2"))) == ("onnx", "onnx", "torch")
-    with pytest.raises(UserError, match="--format chooses among onnx, torch, openvino, triton, hf"):
+    with pytest.raises(UserError, match="the formats are onnx, torch, openvino, triton, hf"):
         format_of(Path("folder"))

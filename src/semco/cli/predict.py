@@ -114,12 +114,22 @@ def predict(
     else:
         cluster.refuse()
         predictor = load(model, chosen, classes=names, engine=cast("EngineName", engine.value))
-        output.check()  # after the model, which is what the user named first
+        check(output)  # after the model, which is what the user named first
         with show_count(console) as report:
             summary = predict_into(output, predictor, images, report, sys.stdin)
     show_summary(console, summary, output.file)
     if summary.unreadable:
         raise typer.Exit(SKIPPED)
+
+
+def check(output: Output) -> None:
+    """Refuse what cannot be written; if it would be overwritten, name the option for that."""
+    from semco.predict.prediction_files import ExistsError
+
+    try:
+        output.check()
+    except ExistsError as error:
+        raise UserError(f"{str(error).removesuffix('.')} (--force).") from None
 
 
 @contextmanager

@@ -61,7 +61,7 @@ class Format:
         if self.is_folder and target.suffix in (".onnx", ".pt2", ".xml", ".pbtxt"):
             raise UserError(f"the format {self.name} is a folder of several files: give its name, not {target.name!r}.")
         if self.is_folder and exists(target) and not (target.is_dir() and not any(target.iterdir())):
-            raise UserError(f"{target} exists; remove it, or choose another folder (--to).")
+            raise UserError(f"{target} exists; remove it, or choose another folder.")
 
 
 def format_of(file: Path | None) -> FormatName:
@@ -69,8 +69,8 @@ def format_of(file: Path | None) -> FormatName:
     suffix = ".onnx" if file is None else file.suffix
     if suffix not in (".onnx", ".pt2"):
         raise UserError(
-            f"models are exported as .onnx or .pt2 (torch.export), not as {str(file)!r}; "
-            f"--format chooses among {', '.join(get_args(FormatName))}."
+            f"models are exported as .onnx or .pt2 (torch.export), not as {str(file)!r}, unless another format is "
+            f"asked for; the formats are {', '.join(get_args(FormatName))}."
         )
     return "onnx" if suffix == ".onnx" else "torch"
 

@@ -33,7 +33,7 @@ from semco.models.hf import quiet_library
 
 CODE, CLASS, PROCESSOR = "modeling_semco", "SemcoForImageClassification", "SemcoImageProcessor"
 CARD_FIELDS = "---\nlibrary_name: transformers\npipeline_tag: image-classification\n---\n\n"
-MODELING = '''"""An image classifier that was written by 'semco export --format hf'.
+MODELING = '''"""An image classifier that was written by 'semco export'.
 
 `program` is the network as `torch.export` has recorded it, from photos to probabilities.
 """

@@ -104,13 +104,17 @@ def choose_format(out: Path | None, name: str | None) -> Format:
     raise UserError(f"predictions are written as {', '.join(FORMATS)}, not as {chosen!r}; name one of these formats.")
 
 
+class ExistsError(UserError):
+    """Something is already there that would be overwritten."""
+
+
 def check_new(path: Path, force: bool) -> None:
     """Refuse to overwrite a file, or to write into a folder that holds something."""
     if force or not exists(path):
         return
     if path.is_dir() and not any(path.iterdir()):
         return
-    raise UserError(f"{path} exists; choose another name, or overwrite it with --force.")
+    raise ExistsError(f"{path} exists; choose another name, or force it to be overwritten.")
 
 
 @contextmanager
