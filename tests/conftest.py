@@ -41,6 +41,7 @@ LONG_FILES = {
     "cli/test_runs_cli.py": 18,
     "studio/test_studio_accessibility.py": 15,
     "export/test_export.py": 15,
+    "export/test_formats.py": 20,
     "models/test_backbones.py": 13,
     "models/test_hf.py": 12,
     "report/test_page.py": 12,

@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from semco.config import Config
 from semco.experiment import train
 from semco.export.run import Export, export_run
+from tests.conftest import tiny_images
 
 
 @pytest.fixture(scope="session")
@@ -22,3 +25,9 @@ def run(tiny_values: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -
 @pytest.fixture(scope="session")
 def exported(run: Path) -> Export:
     return export_run(run, top=3)
+
+
+@pytest.fixture(scope="session")
+def photos() -> NDArray[np.uint8]:
+    images, _ = tiny_images(5, seed=8)
+    return np.repeat(images[..., None], 3, axis=3)

@@ -23,13 +23,7 @@ from semco.export.run import Export, export_run
 from semco.predict.onnx.engine import OnnxEngine
 from semco.run.folder import RunFolder
 from semco.types import Outputs
-from tests.conftest import CLASSES, tiny_images
-
-
-@pytest.fixture(scope="module")
-def photos() -> NDArray[np.uint8]:
-    images, _ = tiny_images(5, seed=8)
-    return np.repeat(images[..., None], 3, axis=3)
+from tests.conftest import CLASSES
 
 
 def test_a_plain_session_gives_probabilities_and_names(run: Path, exported: Export, photos: NDArray[np.uint8]) -> None:

@@ -28,16 +28,10 @@ from semco.export.program import Program
 from semco.export.run import Export, export_run
 from semco.models import build_network
 from semco.models.hf import FAMILIES
-from tests.conftest import CLASSES, tiny_images
+from tests.conftest import CLASSES
 from tests.models.test_hf import save_model
 
 NATIVE = sorted(set(FAMILIES) - {"dinov3_vit", "dinov3_convnext"})
-
-
-@pytest.fixture(scope="module")
-def photos() -> NDArray[np.uint8]:
-    images, _ = tiny_images(5, seed=8)
-    return np.repeat(images[..., None], 3, axis=3)
 
 
 @pytest.fixture
