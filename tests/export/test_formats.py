@@ -26,7 +26,7 @@ from semco.export.hf_folder import hf_probabilities, write_hf
 from semco.export.hf_native import native_classifier
 from semco.export.program import Program
 from semco.export.run import Export, export_run
-from semco.models import build_network
+from semco.models import FeatureTransform, build_network
 from semco.models.hf import FAMILIES
 from tests.conftest import CLASSES
 from tests.models.test_hf import save_model
@@ -177,10 +177,23 @@ def test_networks_without_a_native_class(tmp_path: Path) -> None:
     model = hf_model(tmp_path / "resnet", "resnet")
     assert native_classifier(model, "one_hot") is not None
     assert native_classifier(model, "average") is None
-    model.network.add_module("transform", torch.nn.Identity())  # between backbone and heads
-    assert native_classifier(model, "one_hot") is None
     assert native_classifier(hf_model(tmp_path / "dinov3", "dinov3_convnext"), "one_hot") is None
     assert native_classifier(hf_model(tmp_path / "vit", "vit", size=48), "one_hot") is None  # made for 32 pixels
+
+
+def test_code_of_a_network_with_a_transform(tmp_path: Path) -> None:
+    """Two views per photo, and other features than those of the backbone: no class of the library does that."""
+    model = hf_model(tmp_path / "weights", "resnet")
+    size = model.network.backbone.out_features
+    model.network.transform = FeatureTransform(torch.zeros(size), torch.randn(size, size), has_close_up=True)
+    assert native_classifier(model, "one_hot") is None
+    folder = tmp_path / "hf"
+    folder.mkdir()
+    program = Program(model).eval()
+    write_hf(folder, program, model)
+    photos = np.random.default_rng(0).integers(0, 256, (4, 32, 32, 3), dtype=np.uint8)
+    expected = program(torch.from_numpy(photos))[0].numpy()
+    np.testing.assert_allclose(hf_probabilities(folder, [photos])[0], expected, atol=1e-5)
 
 
 def test_code_of_a_transformer(tmp_path: Path) -> None:
