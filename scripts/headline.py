@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
-from semco.experiment.comparison import Outcome, make_cells, parse_seeds, run_cells
+from semco.experiment.comparison import Outcome, make_cells, parse_seeds
+from semco.experiment.engines.local import LocalEngine
 from semco.report.tables import standard_error
 
 # README's columns. SemCo has the label vectors and the eps of the recipe `paper`.
@@ -47,7 +48,7 @@ def train(seeds: Sequence[int], steps: int, backbone: str, out: Path) -> Accurac
         "training": {"steps": steps, "batch_size": 32},
     }
     cells = make_cells(list(VARIANTS.values()), seeds, out, values)
-    outcomes = run_cells(cells, 1, on_end=lambda outcome: print(outcome.cell.name, file=sys.stderr))
+    outcomes = LocalEngine(jobs=1).run(cells, on_end=lambda outcome: print(outcome.cell.name, file=sys.stderr))
     return {
         title: {o.cell.seed: _accuracy(o) for o in outcomes if o.cell.variant == v} for title, v in VARIANTS.items()
     }
