@@ -16,7 +16,7 @@ from semco.config import Config, configure, merge
 from semco.evaluation.engine import with_engine
 from semco.evaluation.model_file import load_model
 from semco.evaluation.run import evaluate_run
-from semco.experiment import fitted, resume, train
+from semco.experiment import resume, train
 from semco.experiment.continuation import continue_run
 from semco.experiment.cross_validation import Measured
 from semco.methods.semantic_probe import SemanticProbe
@@ -139,18 +139,6 @@ def test_the_probe_is_kept_if_it_is_better(make_config: Make, tmp_path: Path, mo
     kept, alone = weights_of(tmp_path / "run"), weights_of(tmp_path / "probe")
     assert kept.keys() == alone.keys()
     assert all(torch.equal(kept[name], alone[name]) for name in kept)
-
-
-@pytest.mark.usefixtures("probe_never_kept")
-def test_the_temperature_is_part_of_the_head(
-    make_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    weights = []
-    for temperature in (1.0, 4.0):
-        monkeypatch.setattr(fitted, "fit_temperature", lambda *_, t=temperature: t)
-        train(make_config(), tmp_path / str(temperature))
-        weights.append(weights_of(tmp_path / str(temperature)))
-    torch.testing.assert_close(weights[0]["heads.one_hot.weight"], 4 * weights[1]["heads.one_hot.weight"])
 
 
 @pytest.mark.usefixtures("probe_never_kept")

@@ -20,7 +20,6 @@ from semco.config import MethodConfig
 from semco.data.inputs import Inputs
 from semco.data.randomness import make_numpy_generator
 from semco.distributed.processes import broadcast_from_main, same_error_everywhere
-from semco.evaluation.calibration import fit_temperature
 from semco.experiment.context import Context
 from semco.experiment.cross_validation import FITTED_FOLDS, Measured, fold_positions
 from semco.experiment.judge import Verdict
@@ -124,7 +123,7 @@ def _fit_probe(context: Context, training: Inputs, test: Inputs | None) -> Candi
 def _fit_method(
     context: Context, method: FittedMethod[MethodConfig], training: Inputs, test: Inputs | None
 ) -> Candidate:
-    """Fit the method to all labels and, to judge and to calibrate it, without those of each fold."""
+    """Fit the method to all labels and, to judge it, without those of each fold."""
     split, class_ids = context.problem.split, context.problem.labelled_class_ids
     pool = _some(split.unlabelled, method.most_pool, context.config.training.seed)
     everything = np.union1d(split.labelled, pool)
@@ -133,8 +132,6 @@ def _fit_method(
     x, unlabelled = (_rows(training, each).through(change) for each in (split.labelled, pool))
     head = method.fit(x, class_ids, unlabelled)
     logits, held_out = _held_out(context, x, lambda rows, own: method.fit(rows, own, unlabelled))
-    if method.is_calibrated and len(held_out):
-        head = head.with_temperature(fit_temperature(logits, class_ids[held_out]))
     return _measure(context, training, test, Candidate(head, transform, {}), logits, held_out)
 
 

@@ -142,8 +142,6 @@ class FittedMethod(Method[C]):
 
     # Photos of the pool that are read at most, chosen at random; 0: the method does not use the pool.
     most_pool: ClassVar[int] = 0
-    # Whether confidences are calibrated by a temperature, fitted to labels that were held out.
-    is_calibrated: ClassVar[bool] = False
 
     def transform(self, photos: Photos) -> FeatureTransform | None:  # noqa: ARG002
         """Return what is fitted to the labelled photos and the pool; None if the head reads plain features."""

@@ -67,7 +67,6 @@ class SemanticProbe(FittedMethod[SemanticProbeConfig]):
     title = "Semantic probe (ours)"
     Config = SemanticProbeConfig
     most_pool = STEPS * BATCH  # no step visits others
-    is_calibrated = True
     label_vectors: Tensor  # (K, d)
 
     def __init__(self, config: SemanticProbeConfig, task: Task) -> None:
@@ -102,8 +101,8 @@ def fit_with_prior(
         shares = np.full(len(factor), 1 / len(factor))
         if len(factor) <= MOST_ESTIMATED and len(pool):
             shares = pool_shares(rows, labels, pool[:BATCH].double().numpy(), factor, start, config.penalty)
-    as_tensors = (torch.from_numpy(each).float() for each in (factor, shares))
-    return solve(x, class_ids, pool, *as_tensors, start, config)
+    prior, expected = torch.from_numpy(factor).float(), torch.from_numpy(shares).float()
+    return solve(x, class_ids, pool, prior, expected, start, config)
 
 
 def pool_shares(
@@ -129,7 +128,8 @@ def pool_shares(
     equal = 1 / len(factor)
     certainty = max(0.0, 1 - variance / max(np.square(found - equal).sum(), 1e-12))
     shares: Floats = np.maximum(equal + certainty * (found - equal), LEAST_SHARE)
-    return shares / shares.sum()
+    shares /= shares.sum()
+    return shares
 
 
 def shares_by_em(logits: Floats, rounds: int = 100) -> Floats:
@@ -144,7 +144,8 @@ def shares_by_em(logits: Floats, rounds: int = 100) -> Floats:
     for _ in range(rounds):
         weighted = p * shares
         shares = np.maximum((weighted / weighted.sum(axis=1, keepdims=True)).mean(axis=0), 1e-6)
-    return shares / shares.sum()
+        shares /= shares.sum()
+    return shares
 
 
 def principal_axes(photos: Photos, most: int) -> tuple[Tensor, Tensor]:

@@ -44,10 +44,6 @@ class LinearHead:
         """Return the logits (N, K) of rows (N, D)."""
         return x @ self.weight.to(x).T + self.bias.to(x)
 
-    def with_temperature(self, temperature: float) -> LinearHead:
-        """Return the head whose logits are divided by a number."""
-        return LinearHead(self.weight / temperature, self.bias / temperature)
-
     def layer(self) -> nn.Linear:
         """Return the head as a layer of a network."""
         classes, size = self.weight.shape
