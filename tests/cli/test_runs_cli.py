@@ -145,20 +145,20 @@ def test_a_signal_saves_and_says_how_to_go_on(
 
 
 def test_an_interrupted_demo_resumes_by_the_printed_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    process = start_held(3, "demo", "--steps", 10, "--out", "the demo", small_demo=True, cwd=tmp_path)
+    process = start_held(3, "demo", "--from-scratch", "--steps", 10, "--out", "the demo", small_demo=True, cwd=tmp_path)
     monkeypatch.setattr("semco.cli.demo.configure_run", configure_small_demo)
     run = tmp_path / "the demo" / "supervised"
     wait_for_step(run, 3, process)
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=WAIT)
     assert process.returncode == 130, error
-    assert "Resume with: semco demo --out 'the demo' --steps 10 --seed 0" in " ".join(error.split())
+    assert "Resume with: semco demo --from-scratch --out 'the demo' --steps 10 --seed 0" in " ".join(error.split())
     begun = metrics_of(run)
-    again = run_here("demo", "--out", "the demo", "--steps", 10, "--seed", 0, cwd=tmp_path)
+    again = run_here("demo", "--from-scratch", "--out", "the demo", "--steps", 10, "--seed", 0, cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert metrics_of(run)[: len(begun)] == begun
     assert (tmp_path / "the demo" / "report.html").exists()
-    other = run_here("demo", "--out", "the demo", "--steps", 10, "--seed", 1, cwd=tmp_path)
+    other = run_here("demo", "--from-scratch", "--out", "the demo", "--steps", 10, "--seed", 1, cwd=tmp_path)
     assert other.returncode == 2
     assert "was made with another configuration (training.seed)" in other.stderr
 

