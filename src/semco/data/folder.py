@@ -79,6 +79,14 @@ def class_folders(root: Path) -> list[str]:
     return readable_names(class_folders_of(_class_root(_without_wrapper(root))))
 
 
+def test_class_folders(root: Path) -> list[Path]:
+    """Return the folders test/CLASS of a folder, sorted."""
+    root = _without_wrapper(root)
+    return [
+        inner for folder in _special_folders({root, _class_root(root)}, TEST_FOLDERS) for inner in subfolders(folder)
+    ]
+
+
 def class_folders_of(base: Path) -> list[str]:
     """Return the names of the class folders in a folder, sorted."""
     names = [f.name for f in subfolders(base) if not _is_special(f.name)]
