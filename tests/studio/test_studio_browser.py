@@ -294,7 +294,7 @@ def test_from_names_to_a_model_by_keyboard(browser: Browser, tmp_path: Path) -> 
             give(browser, truth[photo], names)
             wanted[photo] = truth[photo]
             browser.wait(f"document.querySelector('.tile.cursor').ariaLabel.split(',')[0] !== 'Photo {photo + 1}'")
-        browser.wait("document.querySelector('.tiles').textContent.includes('of 2 photos')")
+        browser.wait("document.querySelector('.tiles').textContent.includes('asks about random photos')")
         assert studio.project.labels() == wanted
         train(browser, studio, 2)
         assert browser.run("document.querySelector('.later .name').textContent") == "Round 1"

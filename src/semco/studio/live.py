@@ -29,14 +29,14 @@ from semco.distributed.processes import Processes
 from semco.errors import UserError
 from semco.experiment.context import Context
 from semco.experiment.cross_validation import Measured
-from semco.experiment.fitted import Rows, fit_head
+from semco.experiment.fitted import Rows, fit_head, some_of
 from semco.experiment.loading import facts_of, native_size
 from semco.experiment.problem import prepare
 from semco.experiment.write import SUGGESTED
 from semco.files import read_json_object, write_json
 from semco.methods import FittedMethod
 from semco.models import LinearHead
-from semco.resolve import Machine, resolve
+from semco.resolve import Machine, method_of, resolve
 from semco.suggestions.select import cover
 from semco.training.execution import choose_device
 from semco.training.observer import NullObserver, Observer
@@ -78,6 +78,8 @@ class LiveModel:
         self._request, self._dataset, self._folder = request, dataset, folder
         self._machine, self._temperature = Machine.of_this_process(), 1.0
         count = len(dataset.train_labels)
+        if not issubclass(method_of(request), FittedMethod):
+            raise UserError(f"the method {method_of(request).name} is trained in rounds.")
         if count < len(STAND_IN):
             raise UserError("a model needs at least two photos that can be read; add some.")
         first_labels = np.full(count, -1)
@@ -85,12 +87,11 @@ class LiveModel:
         none = np.full(0 if dataset.test_images is None else len(dataset.test_images), -1)
         context = self._resolved(Labelled(STAND_IN, first_labels, none, {}), observer)
         method = context.method
-        if not isinstance(method, FittedMethod):
-            raise UserError(f"the method {method.name} is trained in rounds.")
-        mirrors = context.config.method.mirrors
+        assert isinstance(method, FittedMethod)
+        close_up = context.config.method.has_close_up
         self._inputs = context.inputs
-        self._photos = Rows(self._inputs.views_of_training(mirrors=mirrors), torch.arange(count))
-        self._test = self._inputs.views_of_test(mirrors=mirrors)
+        self._photos = Rows(self._inputs.views_of_training(has_close_up=close_up), torch.arange(count))
+        self._test = self._inputs.views_of_test(has_close_up=close_up)
         transform = method.transform(self._photos)
         self._rows = self._photos.through(transform if transform is not None else lambda views: views[:, 0])  # (N, D)
 
@@ -119,7 +120,7 @@ class LiveModel:
         """Return the answers of the method alone, with the temperature that was measured last."""
         method, split = context.method, context.problem.split
         assert isinstance(method, FittedMethod)
-        pool = self._rows[torch.from_numpy(split.unlabelled[: method.most_pool])]
+        pool = self._rows[torch.from_numpy(some_of(split.unlabelled, method.most_pool, context.config.training.seed))]
         x = self._rows[torch.from_numpy(split.labelled)]
         head = method.fit(x, context.problem.labelled_class_ids, pool)
         return self._fitted(context, head.with_temperature(self._temperature).logits(self._rows))

@@ -102,7 +102,7 @@ export function reviewPage() {
       accuracy
         ? [
             h("h2", {}, "How good is the model?"),
-            h("p", { class: "soft" }, `${accuracyText(accuracy)}${accuracy.probe ? `; ${accuracy.probe}` : ""}.`),
+            h("p", { class: "soft" }, `It is ${accuracyText(accuracy)}${accuracy.probe ? `; ${accuracy.probe}` : ""}.`),
           ]
         : null,
       rows.length

@@ -13,7 +13,7 @@ const TIMES = [
   ["60", "1 h"],
 ];
 // What a run does before its first step, in words that need no knowledge of networks.
-const PHASES = { "frozen layers": "Looking at every photo once" };
+const PHASES = { "frozen layers": "Looking at every photo once", "looking at the photos": "Looking at the photos" };
 const POLL = { running: 700, other: 2000 }; // milliseconds
 
 export function trainPage() {

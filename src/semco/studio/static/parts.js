@@ -1,6 +1,6 @@
 // Parts that several pages show: messages, bars, badges, rows of choices, empty pages.
 
-import { colour, count, find, h, percent, plain } from "./dom.js";
+import { colour, count, find, h, percent } from "./dom.js";
 
 const SECONDS = { note: 4, error: 12, found: 30 }; // how long a message stays
 
@@ -72,7 +72,7 @@ export const accuracyText = ({ value, low, high, photos }) =>
 export function liveText({ state, phase, error, accuracy, without_label: open, version }) {
   if (state === "off") return "";
   if (state !== "running" || error) return `The model does not follow the labels: ${error ?? state}`;
-  if (phase?.total) return `The model looks at every photo once: ${plain(phase.done)} of ${plain(phase.total)}.`;
+  if (phase?.total) return `The model looks at the photos: ${percent(phase.done / phase.total)}.`;
   if (open?.length) return `The model answers when every class has a label; ${count(open.length, "class", "classes")} left.`;
   if (accuracy) return `The model follows your labels: ${accuracyText(accuracy)}.`;
   return version ? "The model follows your labels." : "The model is being made ready.";
