@@ -36,6 +36,8 @@ from semco.suggestions.diversity import DiverseSelection
 
 HISTORY = 200  # entries that the page shows
 MEASURED = 5  # rounds whose accuracy the page shows
+# Photos that a model looks at in the background, without being asked; of 10,000, two views take 5 minutes on two cores.
+MOST_FOLLOWED = 10_000
 FOLDERS = "folders"  # the tab of what was found in the folder
 
 
@@ -63,7 +65,8 @@ class Project:
         self.journal = Journal(self.folder)
         self.training = Training(self.folder / "runs", self.photos.root, settings)
         self.diverse = DiverseSelection(len(self.photos), self.photos.thumbnail)
-        config = self.training.live_config() if is_live else None
+        is_followed = is_live and len(self.photos) + len(self.photos.test) <= MOST_FOLLOWED
+        config = self.training.live_config() if is_followed else None
         self.live = None if config is None else Live(self.folder / "live", self.photos, config)
         self.found: dict[str, int] | None = None  # how much was found in the folder when the project began
         self._answers: dict[int, tuple[ClassTable, Answers]] = {}  # by round
