@@ -142,9 +142,13 @@ def test_labels_are_handed_over_when_every_class_has_one(
     answers = {"version": 1, "photos": [1, 2], "guesses": [1, 2], "confidence": [0.75, 0.5], "places": [0, 1]}
     (tmp_path / "live/answers.json").write_text(json.dumps(answers))
     (tmp_path / "live/live.status.json").write_text(json.dumps({"state": "running", "version": 1, "seq": 5}))
+    monkeypatch.setattr(Job, "_is_alive", lambda _: True)
     found = live.answers({2: "pear"})  # apple was removed
     assert found is not None
     assert (found.numbers.tolist(), found.guesses.tolist(), found.places.tolist()) == ([1, 2], [-1, 2], [0, 1])
+    assert live.status()["version"] == 1
+    monkeypatch.setattr(Job, "_is_alive", lambda _: False)  # the process was killed: rounds answer again
+    assert (live.answers(table.names), live.status()["version"], live.status()["state"]) == (None, 0, "stopped")
     live.start()  # photos may have other numbers now
     assert not file.exists()
 

@@ -75,7 +75,7 @@ class Live:
             of_probe = None if probe is None else ProbeResult.model_validate(probe)
             shown = shown_accuracy(Accuracy.model_validate(accuracy), of_probe)
         kept = {name: found.get(name) for name in ("state", "phase", "error", "is_ready")}
-        return {**kept, "seq": found.get("seq", 0), "version": found.get("version", 0), "accuracy": shown}
+        return {**kept, "seq": found.get("seq", 0), "version": _version(found), "accuracy": shown}
 
     def answers(self, names: Mapping[int, str]) -> Answers | None:
         """Return the newest answers; None if there are none yet."""
@@ -89,12 +89,19 @@ class Live:
 
     def _newest(self) -> dict[str, Any] | None:
         try:
-            version = self._job.status().get("version", 0)
+            version = _version(self._job.status())
             if version and (self._answers is None or self._answers[0] != version) and exists(self._file("answers")):
                 self._answers = (version, read_json_object(self._file("answers")))
+            if not version:
+                self._answers = None
         except UserError:  # somebody has changed the files; the answers of the last round are shown
             self._answers = None
         return None if self._answers is None else self._answers[1]
+
+
+def _version(status: Mapping[str, Any]) -> int:
+    """Return the number of the newest answers; 0 if the process has ended and so does not follow any more."""
+    return int(status.get("version", 0)) if status["state"] == "running" else 0
 
 
 def without_label(table: ClassTable, labels: Mapping[int, int]) -> list[int]:
