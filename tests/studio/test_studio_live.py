@@ -92,7 +92,7 @@ def test_it_answers_what_a_run_answers(
     probe = found.measured.probe_result(is_kept=keeps_probe)
     assert probe is not None
     assert probe.accuracy == result.probe.accuracy
-    if not keeps_probe:  # the quick answers are the same, with the temperature of the last measurement
+    if not keeps_probe:  # the quick answers are the same
         quick = model.fit(model.context(labels))
         assert quick.guesses.tolist() == found.guesses.tolist()
         assert quick.confidence == pytest.approx(found.confidence, abs=1e-4)

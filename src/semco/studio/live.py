@@ -76,7 +76,7 @@ class LiveModel:
 
     def __init__(self, request: Config, dataset: Dataset, folder: Path, observer: Observer) -> None:
         self._request, self._dataset, self._folder = request, dataset, folder
-        self._machine, self._temperature = Machine.of_this_process(), 1.0
+        self._machine = Machine.of_this_process()
         count = len(dataset.train_labels)
         if not issubclass(method_of(request), FittedMethod):
             raise UserError(f"the method {method_of(request).name} is trained in rounds.")
@@ -117,34 +117,31 @@ class LiveModel:
         return replace(self._resolved(labelled, NullObserver()), inputs=self._inputs)
 
     def fit(self, context: Context) -> Fitted:
-        """Return the answers of the method alone, with the temperature that was measured last."""
+        """Return the answers of the method alone, which takes one fit."""
         method, split = context.method, context.problem.split
         assert isinstance(method, FittedMethod)
         pool = self._rows[torch.from_numpy(some_of(split.unlabelled, method.most_pool, context.config.training.seed))]
         x = self._rows[torch.from_numpy(split.labelled)]
         head = method.fit(x, context.problem.labelled_class_ids, pool)
-        return self._fitted(context, head.with_temperature(self._temperature).logits(self._rows))
+        return self._fitted(context, head.logits(self._rows))
 
     def measure(self, context: Context, is_outdated: Callable[[], bool]) -> Fitted:
-        """Return the answers with calibrated confidences, and the accuracy beside the linear probe's, as a run does.
+        """Return the answers and the accuracy beside the linear probe's, as a run does; the better of both answers.
 
         As soon as ``is_outdated`` says so, an `OutdatedError`.
         """
         method = context.method
         assert isinstance(method, FittedMethod)
-        fit, heads = method.fit, []
+        fit = method.fit
 
         def fit_if_needed(x: Tensor, class_ids: Tensor, pool: Tensor) -> LinearHead:
             if is_outdated():
                 raise OutdatedError
-            heads.append(fit(x, class_ids, pool))
-            return heads[-1]
+            return fit(x, class_ids, pool)
 
         method.fit = fit_if_needed  # type: ignore[method-assign]
         verdict = fit_head(context)
         network = verdict.network
-        if not verdict.keeps_probe:  # the first head has all labels; that of the network is the same, calibrated
-            self._temperature = float(heads[0].weight.norm() / network.heads["one_hot"].weight.norm())  # type: ignore
         found = self._fitted(context, self._photos.through(lambda views: network(views).logits))
         known = context.problem.dataset.test_labels
         if self._test is None or known is None or not (known >= 0).any():
