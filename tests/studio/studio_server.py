@@ -29,8 +29,16 @@ def copy_fruit(root: Path, classes: Sequence[str], per_class: int) -> Path:
 class Studio:
     """A project that is shown on this machine. Use it as a context manager."""
 
-    def __init__(self, photos: Path, folder: Path, classes: Sequence[str] = (), settings: Sequence[str] = ()) -> None:
-        self.project = Project(photos, folder, classes, settings)
+    def __init__(
+        self,
+        photos: Path,
+        folder: Path,
+        classes: Sequence[str] = (),
+        settings: Sequence[str] = (),
+        *,
+        is_live: bool = False,
+    ) -> None:
+        self.project = Project(photos, folder, classes, settings, is_live=is_live)
         self._socket = bind()
         self.port = self._socket.getsockname()[1]
         self.guard = Guard(self.port)

@@ -76,7 +76,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
-    """A project with a finished round, one photo labelled after it, and one that cannot be read."""
+    """A project with a finished round, one photo judged blind after it, and one that cannot be read."""
     folder = tmp_path_factory.mktemp("studio")
     photos = copy_fruit(folder / "photos", CLASSES, 6)
     settings = ("training.steps=3", *(each for each in SETTINGS if "steps" not in each))
@@ -86,7 +86,7 @@ def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
             started.project.label([number], label, "a", None)
         started.ask("/api/training", {"action": "start", "start": "scratch"})
         started.wait_for("/api/training", "finished")
-        started.project.label([2], 1, "a", None)
+        started.project.label([2], 1, "a", None, is_blind=True)
         yield started
 
 

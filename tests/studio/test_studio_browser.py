@@ -90,6 +90,29 @@ def test_labels_by_keyboard_and_mouse(browser: Browser, tmp_path: Path) -> None:
         assert [each for each in browser.problems if "/thumbnail/" not in each] == []
 
 
+def test_what_was_found_in_the_folder_is_taken_back_by_one_click(browser: Browser, tmp_path: Path) -> None:
+    flat = copy_fruit(tmp_path / "flat", CLASSES, 2)
+    for photo in sorted(flat.iterdir()):
+        folder = tmp_path / "photos" / photo.name.rpartition(" ")[0]
+        folder.mkdir(parents=True, exist_ok=True)
+        photo.rename(folder / photo.name)
+    with Studio(tmp_path / "photos", tmp_path / "project") as studio:
+        show(browser, studio)
+        assert browser.run("document.querySelector('.toast span').textContent") == "6 labels in 3 folders found."
+        assert len(studio.project.labels()) == 6
+        browser.click("#history-button")
+        first = browser.wait("document.querySelector('.history span')?.textContent")
+        assert first == "Classes and 6 labels found in folders"
+        browser.run("document.getElementById('history').close()")
+        browser.click(".toast button")
+        browser.wait("document.querySelectorAll('.palette li').length === 0")
+        assert (studio.project.labels(), studio.project.table.classes) == ({}, ())
+        browser.open(f"http://127.0.0.1:{studio.port}/")
+        browser.wait("document.documentElement?.dataset.ready")
+        assert browser.run("document.querySelectorAll('.toast').length") == 0  # it is shown once
+        assert browser.problems == []
+
+
 def test_changes_of_the_classes_are_made_one_after_the_other(
     browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -294,10 +317,22 @@ def test_from_names_to_a_model_by_keyboard(browser: Browser, tmp_path: Path) -> 
             give(browser, truth[photo], names)
             wanted[photo] = truth[photo]
             browser.wait(f"document.querySelector('.tile.cursor').ariaLabel.split(',')[0] !== 'Photo {photo + 1}'")
-        browser.wait("document.querySelector('.tiles').textContent.includes('of 2 photos')")
+        browser.wait("document.querySelector('.tiles').textContent.includes('asks about random photos')")
         assert studio.project.labels() == wanted
+        step_to(browser, "review", "document.getElementById('check')")
+        tab_to(browser, "#check")
+        browser.key("Enter")
+        browser.wait("document.querySelector('#preview[open] .caption')?.textContent.includes('Photo 1 of 20')")
+        assert "%" not in browser.run("document.getElementById('preview').textContent")  # no answer is shown
+        for key in ("1", "0"):  # the second photo is skipped
+            browser.key(key)
+        browser.wait("document.querySelector('#preview .caption').textContent.includes('Photo 3 of 20')")
+        browser.key("Escape")
+        browser.wait("document.querySelector('.tiles').textContent.includes('of 1 random photo judged blind')")
+        (judged,) = studio.project.photos.numbered(studio.project.journal.judged_blind())
+        wanted[judged] = 1
         train(browser, studio, 2)
-        assert browser.run("document.querySelector('.later .name').textContent") == "Round 1"
+        assert studio.project.labels() == wanted
 
         step_to(browser, "use", "document.getElementById('export-onnx')")
         tab_to(browser, "#pick")

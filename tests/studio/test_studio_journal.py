@@ -321,13 +321,18 @@ def test_the_table_is_what_training_reads(tmp_path: Path) -> None:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).touch()
     rows = label_rows({"a.jpg": 1, "b, c.jpg": 2, 'say "d".jpg': 2, "deep/e.jpg": 1, "f.jpg": 9}, {1: "cat", 2: "dog"})
-    file = write_label_file(tmp_path / "labels", rows, root)
+    test = {"test/cat/g.jpg": "cat", "test/cow/h.jpg": None}
+    for name in test:
+        (root / name).parent.mkdir(parents=True)
+        (root / name).touch()
+    file = write_label_file(tmp_path / "labels", rows, test, root)
     assert file.name == "labels.csv"
     listing = list_source(DataConfig(source=str(root), labels_from=file))
     assert listing is not None
     found = {Path(entry.name).name: label for entry, label in zip(listing.train, listing.train.labels, strict=True)}
     assert listing.class_names == ("cat", "dog")
     assert found == {"a.jpg": 0, "b, c.jpg": 1, 'say "d".jpg': 1, "e.jpg": 0, "f.jpg": -1}
+    assert [Path(entry.name).name for entry in listing.test] == ["g.jpg"]  # and neither is learned from
     assert csv_text(rows).splitlines()[0] == "path,label"
 
 
@@ -338,7 +343,8 @@ def test_names_that_a_csv_file_cannot_hold(tmp_path: Path) -> None:
     for name in odd:
         (root / name).touch()
     assert not any(fits_csv(name) for name in odd)
-    file = write_label_file(tmp_path / "labels", [(name, ["cat", "dog"][i % 2]) for i, name in enumerate(odd)], root)
+    rows = [(name, ["cat", "dog"][i % 2]) for i, name in enumerate(odd)]
+    file = write_label_file(tmp_path / "labels", rows, {}, root)
     assert file.name == "labels.jsonl"
     listing = list_source(DataConfig(source=str(root), labels_from=file))
     assert listing is not None
@@ -347,7 +353,7 @@ def test_names_that_a_csv_file_cannot_hold(tmp_path: Path) -> None:
 
 def test_no_labels_are_no_table(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="label some photos"):
-        write_label_file(tmp_path / "labels", [], tmp_path)
+        write_label_file(tmp_path / "labels", [], {}, tmp_path)
 
 
 def test_a_line_that_was_made_a_snapshot_replaces_no_labels(tmp_path: Path) -> None:

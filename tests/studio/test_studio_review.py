@@ -55,9 +55,14 @@ def test_what_is_counted(answers: Answers) -> None:
     ]
 
 
-def test_the_model_is_checked_on_later_labels_only(answers: Answers) -> None:
-    labels = {0: 1, 1: 1, 2: 2, 3: 2}  # the model was trained on photo 0; it is wrong on photo 2
-    assert check(answers, labels) == {"right": 2, "count": 3, "classes": {1: [1, 1], 2: [1, 2]}}
+def test_the_model_is_checked_on_photos_that_were_judged_blind() -> None:
+    judged = {1: 1, 2: 1, 3: 2, 4: 1}  # it is wrong on photo 2; the label of photo 4 was taken away again
+    found = check(judged, {0: 1, 1: 1, 2: 2, 3: 2})
+    assert {name: found[name] for name in ("right", "count", "classes")} == {
+        "right": 2, "count": 3, "classes": {1: [1, 1], 2: [1, 2]},
+    }  # fmt: skip
+    assert (found["low"], found["high"]) == pytest.approx((0.2077, 0.9385), abs=1e-4)  # Wilson's interval of 2 of 3
+    assert check({}, {0: 1})["count"] == 0
 
 
 def test_choosing_photos(answers: Answers) -> None:
@@ -76,6 +81,7 @@ def test_choosing_photos(answers: Answers) -> None:
     assert chosen(order="name", disagree=True, guesses=(1, 3)) == []
     assert chosen(order="name", least=0.9) == [1, 3]
     assert chosen(order="name", text="cat") == [5]
+    assert sorted(chosen(order="random", labelled=False)) == [1, 2, 4, 5]
     assert choose(Query(order="useful", least=0.9), NAMES, labels, diverse, None) == []
     assert choose(Query(order="useful"), NAMES, labels, diverse, None) == diverse
 

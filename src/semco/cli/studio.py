@@ -38,7 +38,11 @@ def open_studio(
 
     def show(url: str) -> None:
         console.print(f"{len(project.photos):,} photos; everything is kept in {project.folder}")
+        if project.found:
+            console.print("{labels:,} labels in {classes:,} folders found".format_map(project.found))
+        if project.photos.test:
+            console.print(f"{len(project.photos.test):,} photos in test/ are kept apart: they show how good a model is")
         console.print(f"open {url}   (Ctrl-C ends the Studio; nothing is lost)")
 
-    with Project(photos, folder, classes, settings) as project:
+    with Project(photos, folder, classes, settings, is_live=True) as project:
         serve(project, port, show, opens_browser)

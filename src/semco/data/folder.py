@@ -76,7 +76,22 @@ def _check_two_classes(base: Path, train: Part) -> None:
 
 def class_folders(root: Path) -> list[str]:
     """Return the names of the classes of a folder, in the order of its class folders."""
-    return readable_names(class_folders_of(_class_root(_without_wrapper(root))))
+    return list(class_folder_names(root).values())
+
+
+def class_folder_names(root: Path) -> dict[Path, str]:
+    """Return the class folders of a folder with the names of their classes."""
+    base = _class_root(_without_wrapper(root))
+    folders = class_folders_of(base)
+    return {base / folder: name for folder, name in zip(folders, readable_names(folders), strict=True)}
+
+
+def test_class_folders(root: Path) -> list[Path]:
+    """Return the folders test/CLASS of a folder, sorted."""
+    root = _without_wrapper(root)
+    return [
+        inner for folder in _special_folders({root, _class_root(root)}, TEST_FOLDERS) for inner in subfolders(folder)
+    ]
 
 
 def class_folders_of(base: Path) -> list[str]:

@@ -125,7 +125,7 @@ def _fit_method(
 ) -> Candidate:
     """Fit the method to all labels and, to judge it, without those of each fold."""
     split, class_ids = context.problem.split, context.problem.labelled_class_ids
-    pool = _some(split.unlabelled, method.most_pool, context.config.training.seed)
+    pool = some_of(split.unlabelled, method.most_pool, context.config.training.seed)
     everything = np.union1d(split.labelled, pool)
     transform = method.transform(_rows(training, everything))
     change = _plain if transform is None else transform
@@ -190,7 +190,7 @@ def _plain(views: Tensor) -> Tensor:
     return views[:, 0]
 
 
-def _some(index: NDArray[np.int64], most: int, seed: int) -> NDArray[np.int64]:
+def some_of(index: NDArray[np.int64], most: int, seed: int) -> NDArray[np.int64]:
     """Return at most so many positions, chosen at random."""
     if len(index) <= most:
         return index

@@ -11,6 +11,7 @@ from semco.errors import UserError
 from semco.files import write_text
 
 Rows = Sequence[tuple[str, str]]  # path of a photo, name of its class
+COLUMNS = ("path", "label", "split")
 
 
 def label_rows(labels: Mapping[str, int], names: Mapping[int, str]) -> Rows:
@@ -27,15 +28,19 @@ def fits_csv(path: str) -> bool:
     return path == path.strip() and len(path.splitlines()) == 1
 
 
-def write_label_file(stem: Path, rows: Rows, root: Path) -> Path:
-    """Write the labels of photos below ``root``, with their whole paths, and return the file: .csv, or else .jsonl."""
+def write_label_file(stem: Path, rows: Rows, test: Mapping[str, str | None], root: Path) -> Path:
+    """Write the labels of photos below ``root``, with their whole paths, and return the file: .csv, or else .jsonl.
+
+    ``test`` has the photos that are for testing only, with the names of their classes; one without a class is not used.
+    """
     if not rows:
         raise UserError("there are no labels yet; label some photos first.")
-    whole = [(str(root / path), name) for path, name in rows]
-    if all(fits_csv(path) for path, _ in whole):
+    whole: list[tuple[str, str, str]] = [(str(root / path), name, "train") for path, name in rows]
+    whole += [(str(root / path), name or "", "test") for path, name in test.items()]
+    if all(fits_csv(path) for path, _, _ in whole):
         file = stem.with_name(f"{stem.name}.csv")
-        write_text(file, csv_text(whole))
+        write_text(file, csv_text(whole, COLUMNS))
         return file
     file = stem.with_name(f"{stem.name}.jsonl")
-    write_text(file, "".join(json.dumps({"path": path, "label": name}) + "\n" for path, name in whole))
+    write_text(file, "".join(json.dumps(dict(zip(COLUMNS, row, strict=True))) + "\n" for row in whole))
     return file

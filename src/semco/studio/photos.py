@@ -1,6 +1,7 @@
 """The photos of a folder: their names by number, thumbnails and larger previews.
 
-The page knows photos by their numbers only, so that no request can ask for another file.
+The page knows photos by their numbers only, so that no request can ask for another file. Photos in test/CLASS have no
+number: they are never shown and never learned from, and say how good a model is.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from pathlib import Path
 from PIL import Image
 
 from semco.data.decode import DECODE_ERRORS, read_image, reason_of
-from semco.data.folder import image_files
+from semco.data.folder import image_files, test_class_folders
+from semco.data.wordnet import readable_class
 from semco.errors import UserError
 
 # Shorter side of a thumbnail, longer side of a preview, in pixels, and how far a thumbnail may be from square.
@@ -36,7 +38,17 @@ class Photos:
         if not self.root.is_dir():
             raise UserError(f"there is no folder {root}; give a folder of photos.")
         prefix = len(str(self.root).rstrip(os.sep)) + 1
-        self.names = [path[prefix:] for path in image_files(self.root)[0]]
+        blind = {str(folder): readable_class(folder.name) for folder in test_class_folders(self.root)}
+        tests = {os.path.dirname(folder) + os.sep for folder in blind}  # noqa: PTH120 (a million strings)
+        self.names: list[str] = []
+        self.test: dict[str, str] = {}  # name of a photo below test/ -> name of its class
+        for path in image_files(self.root)[0]:
+            above = next((each for each in tests if path.startswith(each)), None)
+            label = None if above is None else blind.get(above + path[len(above) :].partition(os.sep)[0])
+            if label is None:
+                self.names.append(path[prefix:])
+            else:
+                self.test[path[prefix:]] = label
         if not self.names:
             raise UserError(f"{root} contains no photos; give a folder with some.")
         self.cannot_store = ""  # why thumbnails are not kept, if they are not

@@ -2,6 +2,7 @@
 
 journal.jsonl  snapshot.json   labels and classes
 thumbnails/                    can be removed at any time
+live/                          the model that follows the labels; can be removed when the Studio is closed
 runs/round-1/ ...              ordinary run folders, with the labels they were trained on beside them
 exports/                       models and sorted photos
 """
@@ -23,8 +24,10 @@ from semco.predict.predictor import load
 from semco.run.folder import RunFolder, free_folder
 from semco.studio.class_changes import change_classes, check_seen
 from semco.studio.classes import describe
+from semco.studio.found import found_labels
 from semco.studio.journal import ClassTable, Entry, Journal
 from semco.studio.label_file import Rows, label_rows
+from semco.studio.live_job import Live, without_label
 from semco.studio.photos import Photos
 from semco.studio.review import Answers, check, read_answers, summarise
 from semco.studio.training import Job, Start, Training
@@ -32,13 +35,27 @@ from semco.studio.views import Query, choose, with_answers
 from semco.suggestions.diversity import DiverseSelection
 
 HISTORY = 200  # entries that the page shows
-CHECKED = 5  # rounds for which the page shows how often they were right
+MEASURED = 5  # rounds whose accuracy the page shows
+# Photos that a model looks at in the background, without being asked; of 10,000, two views take 5 minutes on two cores.
+MOST_FOLLOWED = 10_000
+FOLDERS = "folders"  # the tab of what was found in the folder
 
 
 class Project:
-    """Photos, journal, rounds of training and exports. Use it as a context manager."""
+    """Photos, journal, rounds of training and exports. Use it as a context manager.
 
-    def __init__(self, photos: Path, folder: Path, classes: Sequence[str] = (), settings: Sequence[str] = ()) -> None:
+    ``is_live``: a model follows the labels, if the weights that it needs are installed.
+    """
+
+    def __init__(
+        self,
+        photos: Path,
+        folder: Path,
+        classes: Sequence[str] = (),
+        settings: Sequence[str] = (),
+        *,
+        is_live: bool = False,
+    ) -> None:
         self.folder = folder.absolute()
         self.photos = Photos(photos, self.folder / "thumbnails")
         if self.folder.is_relative_to(self.photos.root):
@@ -48,19 +65,28 @@ class Project:
         self.journal = Journal(self.folder)
         self.training = Training(self.folder / "runs", self.photos.root, settings)
         self.diverse = DiverseSelection(len(self.photos), self.photos.thumbnail)
+        is_followed = is_live and len(self.photos) + len(self.photos.test) <= MOST_FOLLOWED
+        config = self.training.live_config() if is_followed else None
+        self.live = None if config is None else Live(self.folder / "live", self.photos, config)
+        self.found: dict[str, int] | None = None  # how much was found in the folder when the project began
         self._answers: dict[int, tuple[ClassTable, Answers]] = {}  # by round
         self._service: tuple[int, Service] | None = None
         self._jobs: dict[str, Job] = {}
         self._changing = threading.Lock()  # held while the classes are changed; labels are written all the same
         self._starting = threading.Lock()  # held while a job is started
         try:
-            self._add_missing(classes)
+            if classes or self.journal.seq:
+                self._add_missing(classes)
+            else:
+                self._take_folders()
         except UserError:
             self.close()
             raise
 
     def __enter__(self) -> Project:
         self.diverse.start()
+        if self.live is not None:
+            self.live.start()
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -71,6 +97,8 @@ class Project:
         self.diverse.close()
         for job in self._jobs.values():
             job.close()
+        if self.live is not None:
+            self.live.close()
         self.training.close()
         if self._service is not None:
             self._service[1].close()
@@ -82,6 +110,31 @@ class Project:
         missing = [name for name in classes if " ".join(name.split()).casefold() not in known]
         if missing:
             self.journal.set_classes(self.table.add(*missing).to_plain())
+
+    def _take_folders(self) -> None:
+        """Take class folders as classes and labels, when a project begins without classes."""
+        found = found_labels(self.photos)
+        if not found:
+            return
+        try:
+            table = self.table.add(*sorted(set(found.values())))
+        except UserError as error:  # too many, too long, or two that differ in their case only
+            self.journal.problems.append(f"The folders are not taken as classes: {error}")
+            return
+        numbers = {each.name: each.number for each in table.classes}
+        labels = {photo: numbers[" ".join(name.split())] for photo, name in found.items()}
+        entry = self.journal.set_classes(table.to_plain(), FOLDERS, labels)
+        self.found = {"seq": entry.seq, "classes": len(numbers), "labels": len(labels)}
+
+    def test_classes(self) -> dict[str, str | None]:
+        """Return the name of the class of every test photo, None if there is no such class, by name of the photo."""
+        with self.journal.lock:
+            numbers, names = self.journal.named(), self.table.names
+        numbers |= {name.casefold(): number for number, name in names.items()}
+        return {
+            photo: names.get(numbers.get(" ".join(folder.split()).casefold(), -1))
+            for photo, folder in self.photos.test.items()
+        }
 
     def _locked(self) -> Any:
         try:
@@ -116,12 +169,25 @@ class Project:
     def csv(self) -> str:
         return csv_text(self.rows())
 
-    def label(self, photos: Sequence[int], label: int | None, tab: str, seen: int | None) -> Entry:
-        """Label photos; if another tab has changed some of them, a `Conflict` with their numbers."""
+    def label(
+        self, photos: Sequence[int], label: int | None, tab: str, seen: int | None, *, is_blind: bool = False
+    ) -> Entry:
+        """Label photos; if another tab has changed some of them, a `Conflict` with their numbers.
+
+        ``is_blind``: a person did not see what the model says of this one photo, which is kept beside the label.
+        """
+        answer = self._answer_for(photos[0]) if is_blind and len(photos) == 1 else 0
         with self.journal.lock:  # the class could be removed in between
             if label is not None:
                 self.table.find(label)
-            return self.journal.label({self.photos.name(number): label for number in photos}, tab, seen)
+            return self.journal.label({self.photos.name(number): label for number in photos}, tab, seen, answer)
+
+    def _answer_for(self, photo: int) -> int:
+        """Return the class that the model gives to a photo, 0 if it gives none."""
+        answers = self.answers()
+        if answers is None:
+            return 0
+        return int(answers.guesses[answers.numbers == photo].max(initial=0))
 
     def change_classes(self, values: Mapping[str, Any], tab: str, seen: int | None = None) -> dict[str, Any]:
         """Change the classes as the page asks, and return what they are taken for; a bad change is not written.
@@ -175,6 +241,9 @@ class Project:
             "training": {"round": self.training.last, "running": self.training.is_running()},
             "finished": self.training.finished(),
             "diverse": [self.diverse.done, self.diverse.total],
+            "found": self.found,
+            "test": len(self.photos.test),
+            "live": self.follow(),
         }
 
     def problems(self) -> list[str]:
@@ -200,10 +269,26 @@ class Project:
             for entry, undone in self.journal.history(HISTORY)
         ]
 
+    def follow(self) -> dict[str, Any]:
+        """Hand the newest labels to the model that follows them, and return how far it is."""
+        off = {"state": "off", "seq": 0, "version": 0, "accuracy": None}
+        if self.live is None:
+            return off
+        with self.journal.lock:
+            seq, table, labels = self.journal.seq, self.table, self.labels()
+        try:
+            if seq != self.live.submitted:
+                self.live.submit(seq, table, labels, self.test_classes())
+            found = self.live.status()
+        except UserError as error:  # the disk is full, or somebody has changed its files; labels are saved all the same
+            found = {**off, "state": "failed", "error": str(error)}
+        return {**found, "wanted": seq, "without_label": without_label(table, labels)}
+
     def answers(self) -> Answers | None:
-        """Return the answers of the last finished round, None if there is none."""
+        """Return the answers of the model that follows the labels, or else of the last finished round, or None."""
+        found = None if self.live is None else self.live.answers(self.table.names)
         number = self.training.finished()
-        return self._answers_of(number) if number else None
+        return found if found is not None else self._answers_of(number) if number else None
 
     def _answers_of(self, number: int) -> Answers:
         table = self.table
@@ -213,30 +298,36 @@ class Project:
         return self._answers[number][1]
 
     def progress(self) -> dict[str, Any]:
-        """Return the state of the last round, and how often the last rounds were right on photos labelled later."""
-        labels = self.labels()
-        checks = {number: check(self._answers_of(number), labels) for number in islice(self.training.rounds(), CHECKED)}
-        return {**self.training.progress(), "checked": [[n, c["right"], c["count"]] for n, c in checks.items()]}
+        """Return the state of the last round, and the accuracy of the last finished ones."""
+        numbers = islice(self.training.rounds(), MEASURED)
+        accuracies = [{"round": number, "accuracy": self.training.accuracy(number)} for number in numbers]
+        return {**self.training.progress(), "accuracies": accuracies}
 
     def view(self, query: Query) -> dict[str, Any]:
-        """Return the photos of the wall, in order, with the model's answers."""
+        """Return the photos of the wall, in order, with the model's answers; those of a check come without."""
         answers = self.answers()
         numbers = choose(query, self.photos.names, self.labels(), self.diverse.order(), answers)
-        return with_answers(numbers, answers)
+        return with_answers(numbers, None if query.order == "random" else answers)
 
     def review(self) -> dict[str, Any] | None:
-        """Return the numbers of the review page, None before the first round is finished."""
+        """Return the numbers of the review page, None before there are answers."""
         answers = self.answers()
         if answers is None:
             return None
-        groups = describe(self.table)["groups"]
-        return {"round": self.training.finished(), **summarise(answers, self.labels(), groups)}
+        groups, labels = describe(self.table)["groups"], self.labels()
+        live, number = self.follow(), self.training.finished()
+        return {
+            "round": 0 if live["version"] else number,
+            "accuracy": live["accuracy"] if live["version"] else self.training.accuracy(number),
+            "checked": check(self.photos.numbered(self.journal.judged_blind()), labels),
+            **summarise(answers, labels, groups),
+        }
 
     def train(self, minutes: float, start: Start) -> int:
         with self.journal.lock:
             rows, table = self.rows(), self.table
         with self._starting:
-            return self.training.start(rows, table, minutes, start)
+            return self.training.start(rows, self.test_classes(), table, minutes, start)
 
     def resume(self) -> int:
         with self._starting:

@@ -1,7 +1,8 @@
-"""What the model of a finished round says about the photos without a label, and how often it was right.
+"""What a model says about the photos without a label, and how often it was right.
 
-The answers are read from the run's ``pseudo_labels.parquet``. A photo that was labelled after the round started counts
-as a check of the model: it was not trained on it.
+The answers of a finished round are read from the run's ``pseudo_labels.parquet``. A check of the model is a random
+photo that a person labelled without seeing its answer. Answers that a person confirmed count for nothing: who sees an
+answer, or many at once, overlooks wrong ones.
 
 Shapes: U photos that had no label when the round was trained.
 """
@@ -20,6 +21,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from semco.errors import UserError
+from semco.run.accuracy import wilson_interval
 from semco.run.folder import RunFolder
 from semco.studio.photos import Photos
 
@@ -37,6 +39,7 @@ class Answers:
     disagree: NDArray[np.bool_]  # (U,) whether the two heads give different classes
     others: NDArray[np.int64]  # (U,) the class of the other head
     places: NDArray[np.int64]  # (U,) among the photos that are most worth a label, 1 the first, 0 the rest
+    has_two_heads: bool = False
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -96,11 +99,12 @@ def _combine(
         classes[0] != classes[1],
         np.where(second_is_better, classes[0], classes[1]),
         places,
+        has_two_heads=True,
     )
 
 
 def summarise(answers: Answers, labels: Mapping[int, int], groups: list[list[int]]) -> dict[str, Any]:
-    """Return the numbers of the review page: per group, per pair, and how often the model was right.
+    """Return the numbers of the review page, also per group and per pair.
 
     ``labels`` are the present labels by photo; ``groups`` the class numbers of each group.
     """
@@ -113,7 +117,7 @@ def summarise(answers: Answers, labels: Mapping[int, int], groups: list[list[int
         "disagree": int((is_open & answers.disagree).sum()),
         "groups": [_group(answers, is_open, members) for members in groups],
         "pairs": _pairs(answers, is_open, groups),
-        "checked": check(answers, labels),
+        "has_two_heads": answers.has_two_heads,
     }
 
 
@@ -140,13 +144,16 @@ def _pairs(answers: Answers, is_open: NDArray[np.bool_], groups: list[list[int]]
     return [{"classes": list(pair), "count": found[pair], "alike": pair in alike} for pair in order]
 
 
-def check(answers: Answers, labels: Mapping[int, int]) -> dict[str, Any]:
-    """Return how many photos were labelled after the round, and for how many the model was right, also per class."""
-    rows = np.flatnonzero(np.isin(answers.numbers, np.fromiter(labels, dtype=np.int64, count=len(labels))))
-    given = np.asarray([labels[number] for number in answers.numbers[rows].tolist()], dtype=np.int64)
-    right = given == answers.guesses[rows]
-    per_class = {
-        int(number): [int((right & (given == number)).sum()), int((given == number).sum())]
-        for number in np.unique(given)
-    }
-    return {"right": int(right.sum()), "count": len(rows), "classes": per_class}
+def check(judged: Mapping[int, int], labels: Mapping[int, int]) -> dict[str, Any]:
+    """Return for how many photos that were judged blind the model was right, with a 95 % interval, and per class.
+
+    ``judged`` has what the model said of each, by photo; ``labels`` what a person says.
+    """
+    pairs = [(said, labels[photo]) for photo, said in judged.items() if photo in labels]
+    classes = {number: [0, 0] for _, number in pairs}
+    for said, number in pairs:
+        classes[number][0] += said == number
+        classes[number][1] += 1
+    right = sum(said == number for said, number in pairs)
+    low, high = wilson_interval(right, len(pairs)) if pairs else (0.0, 1.0)
+    return {"right": right, "count": len(pairs), "low": low, "high": high, "classes": classes}

@@ -166,13 +166,13 @@ class Routes:
         photos = [whole_number(each) for each in _listed(values.get("photos"))]
         label = None if values.get("label") is None else whole_number(values["label"])
         seen = whole_number(values.get("seen", 0))
-        answer = await _thread(self._label, photos, label, _tab(values), seen)
+        answer = await _thread(self._label, photos, label, _tab(values), seen, bool(values.get("blind")))
         return self.json(answer, 409 if "error" in answer else 200)
 
-    def _label(self, photos: list[int], label: int | None, tab: str, seen: int) -> dict[str, Any]:
+    def _label(self, photos: list[int], label: int | None, tab: str, seen: int, is_blind: bool) -> dict[str, Any]:
         conflict = {}
         try:
-            self._project.label(photos, label, tab, seen)
+            self._project.label(photos, label, tab, seen, is_blind=is_blind)
         except Conflict as found:
             some = f"{len(found.photos)} of these photos" if len(found.photos) > 1 else found.photos[0]
             sentence = f"{some} got another label in another tab; it is shown now. Label again to change it."
@@ -200,6 +200,11 @@ class Routes:
     async def review(self, request: Any) -> Any:
         self._guard.check(request)
         return self.json(await asyncio.get_running_loop().run_in_executor(self._words, self._project.review))
+
+    async def live(self, request: Any) -> Any:
+        """Return how far the model is that follows the labels."""
+        self._guard.check(request)
+        return self.json(await _thread(self._project.follow))
 
     async def training(self, request: Any) -> Any:
         """Return the progress, or start, stop or resume a round."""
@@ -323,6 +328,7 @@ def build_app(project: Project, guard: Guard) -> Any:
         Route("/api/history", routes.history),
         Route("/api/view", routes.view),
         Route("/api/review", routes.review),
+        Route("/api/live", routes.live),
         Route("/api/training", routes.training, methods=both),
         Route("/api/predict", routes.predict, methods=["POST"]),
         Route("/api/exports", routes.exports, methods=both),

@@ -13,17 +13,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from semco.config import configure
+from semco.config import Config, configure
 from semco.config.recipes import recipes
 from semco.distributed.parent import parent_environment
 from semco.errors import UserError
 from semco.experiment.continuation import model_of_parent
 from semco.experiment.plan import with_default_minutes
 from semco.files import cannot_write, exists, read_json_object, write_json
+from semco.methods import FittedMethod
 from semco.models.pretrained import is_installed
+from semco.resolve import method_of
 from semco.run.folder import RunFolder
 from semco.studio.journal import ClassTable
 from semco.studio.label_file import Rows, write_label_file
+from semco.studio.shown_accuracy import shown_accuracy
 
 Start = Literal["auto", "scratch", "last"]
 RECIPE = "photos"
@@ -32,7 +35,6 @@ CURVES = (
     "loss",
     "pseudo/one_hot/ratio",
     "pseudo/semantic/ratio",
-    "labelled_accuracy",
     "validation_accuracy",
     "disagreement",
 )
@@ -140,8 +142,10 @@ class Training:
     def is_running(self) -> bool:
         return self._job is not None and self._job.is_running()
 
-    def start(self, rows: Rows, table: ClassTable, minutes: float, start: Start = "auto") -> int:
-        """Start a new round with these labels and return its number."""
+    def start(
+        self, rows: Rows, test: Mapping[str, str | None], table: ClassTable, minutes: float, start: Start = "auto"
+    ) -> int:
+        """Start a new round with these labels and test photos, and return its number."""
         self._check_free()
         names = sorted({name for _, name in rows})
         if len(names) < 2:
@@ -149,7 +153,7 @@ class Training:
         number = self.last + 1
         if number > MOST_ROUNDS:
             raise UserError(f"there is no number left after {self.path(self.last)}; give that folder another name.")
-        labels = write_label_file(self._folder / f"round-{number}.labels", rows, self._photos)
+        labels = write_label_file(self._folder / f"round-{number}.labels", rows, test, self._photos)
         config = with_default_minutes(self._configure(labels, table.labels_config(names), start), minutes)
         self._rounds.append(number)
         self._run(number, {"kind": "train", "config": config.to_yaml()})
@@ -197,7 +201,19 @@ class Training:
         if self.is_running():
             raise UserError(f"round {self.last} is training; stop it first, or wait until it is finished.")
 
-    def _configure(self, labels: Path, label_fields: Mapping[str, Any], start: Start) -> Any:
+    def accuracy(self, number: int) -> dict[str, Any] | None:
+        """Return the accuracy of a round on photos whose labels it did not learn from; None if there are none."""
+        result = RunFolder(self.path(number)).result()
+        return shown_accuracy(result.accuracy, result.probe)
+
+    def live_config(self) -> Config | None:
+        """Return what a model that follows the labels is fitted by; None if rounds are trained in steps."""
+        if not has_pretrained():
+            return None
+        config = configure(RECIPE, None, {"data": {"source": str(self._photos)}}, self._settings)
+        return config if issubclass(method_of(config), FittedMethod) else None
+
+    def _configure(self, labels: Path, label_fields: Mapping[str, Any], start: Start) -> Config:
         options: dict[str, Any] = {
             "data": {"source": str(self._photos), "labels_from": str(labels)},
             "labels": dict(label_fields),

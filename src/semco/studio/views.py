@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from semco.errors import UserError
 from semco.studio.review import Answers
 
-ORDERS = ("diverse", "useful", "sure", "name")
+ORDERS = ("diverse", "useful", "sure", "name", "random")
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,8 @@ class Query:
     """What to show. Fields that are None do not restrict anything."""
 
     order: str = "diverse"
-    """diverse: some of every kind first; useful: the model is unsure; sure: the model is sure; name: by file name."""
+    """diverse: some of every kind first; useful: the model is unsure; sure: the model is sure; name: by file name;
+    random: by nothing, to check the model."""
     labelled: bool | None = None
     label: int | None = None
     """Photos with this label."""
@@ -103,6 +104,8 @@ def _answered(query: Query, answers: Answers | None, count: int) -> NDArray[np.b
 def _order(name: str, count: int, diverse: Sequence[int], answers: Answers | None) -> NDArray[np.int64]:
     if name == "name":
         return np.arange(count)
+    if name == "random":
+        return np.random.default_rng(count).permutation(count)
     if name == "diverse" or answers is None:
         return np.asarray(diverse, dtype=np.int64)
     rows = answers.most_useful() if name == "useful" else np.lexsort((-answers.confidence, answers.disagree))

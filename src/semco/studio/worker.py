@@ -1,4 +1,4 @@
-"""A job of the Studio in a process of its own: train or resume a run, export a model, sort photos.
+"""A job of the Studio in a process of its own: train or resume a run, follow the labels, export a model, sort photos.
 
     python -m semco.studio.worker JOB.json
 
@@ -104,7 +104,14 @@ def sort(job: dict[str, Any], status: Status) -> dict[str, Any]:
     return {"files": [job["out"]], "photos": len(rows) - missing, "missing": missing}
 
 
-JOBS = {"train": train, "resume": resume, "export": export, "sort": sort}
+def live(job: dict[str, Any], status: Status) -> dict[str, Any]:
+    from semco.studio.live import follow
+
+    follow(job, status)
+    return {}
+
+
+JOBS = {"train": train, "resume": resume, "live": live, "export": export, "sort": sort}
 
 
 def run(file: Path) -> int:

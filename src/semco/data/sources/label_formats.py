@@ -179,11 +179,11 @@ def coco(labels: Sequence[Label]) -> Any:
     }
 
 
-def csv_text(labels: Iterable[Label]) -> str:
-    """Return a table with the columns path and label."""
+def csv_text(labels: Iterable[Sequence[str | None]], columns: Sequence[str] = ("path", "label")) -> str:
+    """Return a table with the columns path and label, and others if their names are given."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("path", "label"))
+    writer.writerow(columns)
     writer.writerows(labels)
     return text.getvalue()
 

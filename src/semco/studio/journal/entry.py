@@ -31,6 +31,7 @@ class Entry:
     tab: str = ""
     changes: Mapping[str, Value] = field(default_factory=dict)  # photo -> class number or None; CLASSES -> table
     of: int = 0  # undo and redo: the entry that they concern
+    answer: int = 0  # of a label that was given blind, without seeing what the model says: the class that it says
 
     def to_plain(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if value or name == "seq"}
@@ -81,6 +82,8 @@ def _check(entry: Entry, place: int) -> None:
         raise ValueError("its kind, its tab or the entry that it concerns is wrong")
     if isinstance(entry.time, bool) or not isinstance(entry.time, int | float) or not math.isfinite(entry.time):
         raise ValueError("its time is wrong")
+    if not is_class_number(entry.answer):
+        raise ValueError("the answer of the model is no number of a class")
     if not isinstance(entry.changes, dict):
         raise ValueError("its changes are wrong")
     if CLASSES in entry.changes:

@@ -60,23 +60,23 @@ class Journal:
         """The number of the last entry."""
         return self.state.seq
 
-    def label(self, labels: Mapping[str, int | None], tab: str = "", seen: int | None = None) -> Entry:
+    def label(self, labels: Mapping[str, int | None], tab: str = "", seen: int | None = None, answer: int = 0) -> Entry:
         """Give photos their classes, or None to take a label away.
 
         ``seen`` is the last entry that the tab knows: if another tab has changed one of the photos since, nothing is
-        written and a `Conflict` names them.
+        written and a `Conflict` names them. ``answer`` is what the model said of a photo that was judged blind.
         """
         with self.lock:
             if seen is not None:
                 changed = tuple(name for name in labels if self.state.changed_at(name) > seen)
                 if changed:
                     raise Conflict(changed)
-            return self._append("label", tab, changes=dict(labels))
+            return self._append("label", tab, changes=dict(labels), answer=answer)
 
-    def set_classes(self, table: Mapping[str, Any], tab: str = "") -> Entry:
-        """Replace the table of classes."""
+    def set_classes(self, table: Mapping[str, Any], tab: str = "", labels: Mapping[str, int] | None = None) -> Entry:
+        """Replace the table of classes, and label photos in the same entry, which is undone as one."""
         with self.lock:
-            return self._append("classes", tab, changes={CLASSES: dict(table)})
+            return self._append("classes", tab, changes={CLASSES: dict(table), **(labels or {})})
 
     def undo(self, tab: str = "", seq: int | None = None) -> Entry:
         """Undo an entry, by default the last one of the tab."""
@@ -123,6 +123,19 @@ class Journal:
             table: dict[str, Any] | None = self.state.table_after(seq)
             return table
 
+    def judged_blind(self) -> dict[str, int]:
+        """Return the photos that were judged blind and still are, with the class that the model said."""
+        with self.lock:
+            entries = [each for each in self.state.entries if each.answer and each.seq not in self.state.undone]
+            return {name: each.answer for each in entries for name in each.changes}
+
+    def named(self) -> dict[str, int]:
+        """Return the number of the class that has a name, without regard to case, or was the last to have it."""
+        with self.lock:
+            tables = [entry.changes[CLASSES] for entry in self.state.entries if CLASSES in entry.changes]
+        rows = [row for table in tables if table for row in table["classes"]]
+        return {name.casefold(): number for number, name, _ in rows}
+
     def next_class(self) -> int:
         """Return the number of the next new class, which no class has had, not even one that was undone."""
         with self.lock:
@@ -138,8 +151,10 @@ class Journal:
         with self.lock:
             return {name: value for name, value in self.state.changed_since(since).items() if name != CLASSES}
 
-    def _append(self, kind: Kind, tab: str, changes: Mapping[str, Value] | None = None, of: int = 0) -> Entry:
-        entry = Entry(self.state.seq + 1, kind, round(time.time(), 3), tab, changes or {}, of)
+    def _append(
+        self, kind: Kind, tab: str, changes: Mapping[str, Value] | None = None, of: int = 0, answer: int = 0
+    ) -> Entry:
+        entry = Entry(self.state.seq + 1, kind, round(time.time(), 3), tab, changes or {}, of, answer)
         self._write(entry.to_line())
         self.state.apply(entry)
         if entry.seq - self._snapshot_seq >= SNAPSHOT_EVERY:

@@ -8,7 +8,7 @@ import { reviewPage } from "./page_review.js";
 import { trainPage } from "./page_train.js";
 import { usePage } from "./page_use.js";
 import { announce, attempt, nothing } from "./parts.js";
-import { className, listen, load, refresh, store, undo } from "./store.js";
+import { className, hasModel, listen, load, refresh, store, undo } from "./store.js";
 
 const PAGES = {
   classes: ["Classes", classesPage],
@@ -23,7 +23,12 @@ let current = null,
   finished = 0;
 
 function drawSteps(name) {
-  const done = { classes: store.classes.length >= 2, label: store.labels.size > 0, train: store.finished > 0 };
+  const done = {
+    classes: store.classes.length >= 2,
+    label: store.labels.size > 0,
+    train: store.finished > 0,
+    review: hasModel() && store.labels.size >= store.photos,
+  };
   const key = JSON.stringify([name, done, store.training.running]);
   if (key === drawnSteps) return; // the element that has the focus stays
   drawnSteps = key;
@@ -94,10 +99,24 @@ function drawFinished() {
   if (current.name === "use" || (isFirst && current.name === "label")) show();
 }
 
+// Say once what was found in the folder; one click takes it back.
+function drawFound() {
+  const { found, session } = store;
+  if (!found || localStorage.getItem("semco-found") === session) return;
+  localStorage.setItem("semco-found", session);
+  const folders = count(found.classes, "folder"),
+    apart = store.test ? ` ${count(store.test, "photo")} in test/ are kept apart.` : "";
+  announce(`${count(found.labels, "label")} in ${folders} found.${apart}`, "found", {
+    name: "Undo",
+    run: () => undo(found.seq),
+  });
+}
+
 function historyRow(each) {
+  const found = each.count > 1 ? `Classes and ${count(each.count - 1, "label")} found in folders` : "Classes changed";
   const what =
     each.kind === "classes"
-      ? "Classes changed"
+      ? found
       : `${count(each.count, "photo")} ${each.label === null ? "lost the label" : `labelled ${className(each.label)}`}`;
   const when = new Date(1000 * each.time).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" });
   const again = async () => {
@@ -159,6 +178,7 @@ async function start() {
     current.page.update(what);
     drawFinished();
   });
+  drawFound();
   setInterval(refresh, POLL);
   document.documentElement.dataset.ready = "yes";
 }

@@ -3,9 +3,9 @@
 import { getNewest } from "./api.js";
 import { count, h, plain, put, putNew, say } from "./dom.js";
 import { Palette } from "./palette.js";
-import { attempt, nothing, segmented } from "./parts.js";
+import { attempt, liveText, nothing, segmented } from "./parts.js";
 import { openPreview } from "./preview.js";
-import { confirm, label, labelCounts, labelledClasses, store } from "./store.js";
+import { confirm, hasModel, label, labelCounts, labelledClasses, store } from "./store.js";
 import { Wall } from "./wall.js";
 
 const ORDERS = [
@@ -34,9 +34,8 @@ const keys = (rows) =>
   );
 
 export function labelPage() {
-  const hasModel = store.finished > 0;
   const query = {
-    order: hasModel ? "useful" : "diverse",
+    order: hasModel() ? "useful" : "diverse",
     labelled: "no",
     class: "",
     text: "",
@@ -48,11 +47,13 @@ export function labelPage() {
     isDiverse = store.diverse[0] >= store.diverse[1],
     waiting = 0;
   const wall = new Wall("Photos", { label, confirm, preview: openPreview, changed: () => drawStatus() });
-  const next = h("div", { class: "next-step" });
+  const next = h("div", { class: "next-step" }),
+    following = h("p", { class: "soft following", role: "status" });
   const palette = new Palette(
     (classNumber) => wall.assign(classNumber),
     () => wall.element.focus(),
     h("p", { class: "hint" }, "Select photos, then press a number, click a class, or drag the photos onto it."),
+    following,
     next,
   );
   const status = h("p", { class: "status", role: "status" }),
@@ -66,15 +67,16 @@ export function labelPage() {
   );
 
   const get = getNewest();
-  const reload = () =>
+  const ask = (show) =>
     attempt(async () => {
       const { class: chosen, ...others } = query;
       if (chosen) others[query.labelled === "yes" ? "label" : "guesses"] = chosen;
       const view = await get(`/api/view?${new URLSearchParams(others)}`);
       if (isClosed || !view) return;
-      wall.show(view);
+      show(view);
       draw();
     });
+  const reload = () => ask((view) => wall.show(view));
   const set = (values) => {
     Object.assign(query, values);
     reload();
@@ -125,6 +127,7 @@ export function labelPage() {
   function draw() {
     wall.update();
     palette.update();
+    say(following, liveText(store.live));
     drawStatus();
     drawNext();
     drawEmpty();
@@ -176,13 +179,38 @@ export function labelPage() {
     class: "size",
     oninput: (event) => wall.resize(Number(event.target.value)),
   });
-  const orders = hasModel ? ORDERS : ORDERS.filter(([key]) => key !== "useful");
+  const orders = h("div"),
+    hints = h("div");
+  // What needs answers appears with the first ones.
+  function drawChoices() {
+    putNew(orders, hasModel(), () =>
+      segmented(
+        "Order",
+        ORDERS.filter(([key]) => key !== "useful" || hasModel()),
+        query.order,
+        (order) => set({ order }),
+      ),
+    );
+    putNew(hints, hasModel(), () =>
+      keys([
+        ["1–9", "label"],
+        ["←↑↓→", "move"],
+        ["Space", "large"],
+        ...(hasModel() ? [["Enter", "confirm"]] : []),
+        ["X", "select"],
+        ["0", "no label"],
+        ["U", "undo"],
+      ]),
+    );
+    for (const each of [confidence, disagree]) each.hidden = !hasModel();
+  }
   const filters = h(
     "details",
     { class: "filters" },
     h("summary", {}, "Filter"),
-    h("div", { class: "filter-box" }, search, classFilter, hasModel ? [confidence, disagree] : null),
+    h("div", { class: "filter-box" }, search, classFilter, confidence, disagree),
   );
+  drawChoices();
 
   const element = h(
     "div",
@@ -194,7 +222,7 @@ export function labelPage() {
       h(
         "div",
         { class: "bar-top" },
-        segmented("Order", orders, query.order, (order) => set({ order })),
+        orders,
         segmented("Shown", SHOWN, query.labelled, (labelled) => set({ labelled })),
         filters,
         size,
@@ -206,15 +234,7 @@ export function labelPage() {
         "div",
         { class: "bar-bottom" },
         status,
-        keys([
-          ["1–9", "label"],
-          ["←↑↓→", "move"],
-          ["Space", "large"],
-          ...(hasModel ? [["Enter", "confirm"]] : []),
-          ["X", "select"],
-          ["0", "no label"],
-          ["U", "undo"],
-        ]),
+        hints,
       ),
     ),
     palette.element,
@@ -226,6 +246,10 @@ export function labelPage() {
       draw();
       if (what.isBack) wall.retry();
       if (what.classes) put(classFilter, options());
+      if (what.live || what.training) {
+        drawChoices();
+        ask((view) => wall.follow(view));
+      }
       const isReady = store.diverse[0] >= store.diverse[1];
       if (isReady && !isDiverse && query.order === "diverse" && store.labels.size === 0) reload();
       isDiverse = isReady;

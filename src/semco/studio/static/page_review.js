@@ -1,11 +1,12 @@
 // Review: what the model says about photos without a label; confirm or correct, many at once.
 
 import { get, getNewest } from "./api.js";
+import { openCheck } from "./check.js";
 import { colour, count, h, percent, plain, put, say } from "./dom.js";
 import { Palette } from "./palette.js";
-import { attempt, bar, busy, nothing, segmented } from "./parts.js";
+import { accuracyText, attempt, bar, busy, liveText, nothing, segmented } from "./parts.js";
 import { openPreview } from "./preview.js";
-import { className, confirm, label, store } from "./store.js";
+import { className, confirm, hasModel, label, store } from "./store.js";
 import { Wall } from "./wall.js";
 
 const SURE = 0.9,
@@ -69,19 +70,25 @@ export function reviewPage() {
     });
 
   function drawNumbers() {
-    const { checked } = summary;
+    const { checked, accuracy } = summary;
+    const interval = ({ low, high }) => `95 % interval ${Math.round(100 * low)} to ${percent(high)}`;
     const tile = (name, value, small) => h("div", {}, h("dt", {}, name), h("dd", {}, value, h("small", {}, small)));
     put(
       numbers,
-      tile("Without a label", plain(summary.open), `answers of round ${summary.round}`),
-      tile("Sure", plain(summary.sure), `${percent(SURE)} or more, heads agree`),
-      tile("Heads disagree", plain(summary.disagree), "the two name different classes"),
+      tile("Without a label", plain(summary.open), summary.round ? `answers of round ${summary.round}` : "answers now"),
+      tile("Sure", plain(summary.sure), `${percent(SURE)} or more`),
+      summary.has_two_heads ? tile("Heads disagree", plain(summary.disagree), "the two name different classes") : null,
+      tile(
+        "Accuracy",
+        accuracy ? percent(accuracy.value) : "–",
+        accuracy ? `${interval(accuracy)}; ${accuracy.photos}` : "not measured yet",
+      ),
       tile(
         "Right when checked",
         checked.count ? percent(checked.right / checked.count) : "–",
         checked.count
-          ? `${checked.right} of ${count(checked.count, "photo")} you labelled since`
-          : "confirm or correct some photos",
+          ? `${checked.right} of ${count(checked.count, "random photo")} judged blind; ${interval(checked)}`
+          : "“Check blind” asks about random photos",
       ),
     );
     const rows = store.classes
@@ -92,15 +99,21 @@ export function reviewPage() {
       });
     put(
       table,
+      accuracy
+        ? [
+            h("h2", {}, "How good is the model?"),
+            h("p", { class: "soft" }, `It is ${accuracyText(accuracy)}${accuracy.probe ? `; ${accuracy.probe}` : ""}.`),
+          ]
+        : null,
       rows.length
         ? [
-            h("h2", {}, "Right per class"),
+            h("h2", {}, "Right when checked"),
             h("ul", { class: "bars" }, rows),
             h(
               "p",
               { class: "soft" },
-              `Photos that round ${summary.round} did not learn from. Those you chose to check may be ` +
-                "harder or easier than the rest.",
+              "Random photos that you judged without seeing the answer which the model gave at that time. Answers that " +
+                "you confirm are no check.",
             ),
           ]
         : null,
@@ -146,7 +159,9 @@ export function reviewPage() {
       },
       pairs,
     );
-    const views = Object.entries(VIEWS).map(([key, [name]]) => [key, name]);
+    const views = Object.entries(VIEWS)
+      .filter(([key]) => key !== "disagree" || summary.has_two_heads)
+      .map(([key, [name]]) => [key, name]);
     put(
       controls,
       segmented("Photos", views, view, (value) => {
@@ -155,6 +170,7 @@ export function reviewPage() {
       }),
       view !== "pair" ? groupBox : pairs.length ? pairBox : null,
       h("span", { class: "spacer" }),
+      h("button", { id: "check", onclick: () => openCheck(begin) }, "Check blind"),
       h(
         "button",
         {
@@ -238,6 +254,15 @@ export function reviewPage() {
       if ([document.body, document.getElementById("main")].includes(document.activeElement)) focus();
     });
 
+  // New answers: those in sight change in their places; walls of pairs stay as they are.
+  const followAnswers = () =>
+    attempt(async () => {
+      await reloadSummary();
+      if (view === "pair" || walls.length !== 1) return;
+      const found = await ask({ ...VIEWS[view][2], ...(group ? { guesses: group } : {}) });
+      if (found && !isClosed && walls.length === 1) walls[0].follow(found);
+    });
+
   function drawStatus() {
     const chosen = active?.selected.size ?? 0;
     say(
@@ -252,7 +277,7 @@ export function reviewPage() {
 
   const body = h("div", { class: "work review" }, busy("Reading the answers of the model …"));
   async function begin() {
-    if (store.finished && (await reloadSummary()) === null && !summary) return; // a message says why
+    if (hasModel() && (await reloadSummary()) === null && !summary) return; // a message says why
     if (isClosed) return;
     if (!summary) {
       put(
@@ -260,9 +285,9 @@ export function reviewPage() {
         nothing(
           "h1",
           "Nothing to review yet",
-          "After the first round this page shows what the model says about photos without a label.",
-          "#train",
-          "Train a round →",
+          `This page shows what the model says about photos without a label. ${liveText(store.live)}`,
+          store.live.state === "running" ? "#label" : "#train",
+          store.live.state === "running" ? "Label some photos →" : "Train a round →",
         ),
       );
       return;
@@ -297,9 +322,11 @@ export function reviewPage() {
         if (what.isBack) wall.retry();
       }
       palette.update();
-      if (what.training && store.finished !== round) {
+      if ((what.training && store.finished !== round) || (what.live && !summary)) {
         round = store.finished;
         begin();
+      } else if (what.live) {
+        followAnswers();
       }
     },
     close: () => {

@@ -3,7 +3,7 @@
 import { get, post } from "./api.js";
 import { lineChart } from "./chart.js";
 import { colour, count, duration, h, percent, plain, put } from "./dom.js";
-import { attempt, bar, busy, segmented } from "./parts.js";
+import { accuracyText, attempt, bar, busy, segmented } from "./parts.js";
 import { labelCounts, labelledClasses, refresh, store } from "./store.js";
 
 const TIMES = [
@@ -13,7 +13,7 @@ const TIMES = [
   ["60", "1 h"],
 ];
 // What a run does before its first step, in words that need no knowledge of networks.
-const PHASES = { "frozen layers": "Looking at every photo once" };
+const PHASES = { "frozen layers": "Looking at every photo once", "looking at the photos": "Looking at the photos" };
 const POLL = { running: 700, other: 2000 }; // milliseconds
 
 export function trainPage() {
@@ -22,7 +22,7 @@ export function trainPage() {
     minutes = localStorage.getItem("semco-minutes") || "5",
     start = "auto";
   const labels = h("div"),
-    checked = h("div", { class: "later" }),
+    accuracies = h("div", { class: "later" }),
     control = h("div", {}, busy("Asking for the last round …"));
   const curves = h("div", { class: "charts" }),
     log = h("ul", { class: "log" });
@@ -93,7 +93,7 @@ export function trainPage() {
       h(
         "p",
         { class: "soft" },
-        "Best start: a network trained on ImageNet, if installed. A few steps are timed before the plan is shown.",
+        "Best start: a network trained on ImageNet, if installed; its last layer is fitted in seconds.",
       ),
       h(
         "div",
@@ -189,23 +189,27 @@ export function trainPage() {
       : h("p", { class: "soft" }, "The run reads the photos and times a few steps.");
   }
 
-  // The only numbers on photos that a round has not learned from.
-  function drawChecked() {
-    const rows = (progress.checked ?? []).filter(([, , all]) => all > 0);
+  // On photos whose labels a round has not learned from.
+  function drawAccuracies() {
+    const rows = (progress.accuracies ?? []).filter(({ accuracy }) => accuracy);
+    const [newest] = rows;
     put(
-      checked,
-      rows.length
+      accuracies,
+      newest
         ? [
-            h("h2", {}, "Right on photos labelled later"),
+            h("h2", {}, "How good are the rounds?"),
             h(
               "ul",
               { class: "bars" },
-              rows.map(([round, right, all]) => bar(`Round ${round}`, right / all, "var(--c3)", `${right} of ${all}`)),
+              rows.map(({ round, accuracy: { value, right, total } }) =>
+                bar(`Round ${round}`, value, "var(--c3)", `${plain(right)} of ${plain(total)}`),
+              ),
             ),
             h(
               "p",
               { class: "soft" },
-              "Photos that you labelled after a round had started, so that it did not learn from them.",
+              `Round ${newest.round} is ${accuracyText(newest.accuracy)}` +
+                `${newest.accuracy.probe ? `; ${newest.accuracy.probe}` : ""}.`,
             ),
           ]
         : null,
@@ -216,17 +220,18 @@ export function trainPage() {
     const found = progress.curves ?? {},
       steps = progress.total_steps ?? 0;
     const line = (name, metric, kind) => ({ name, points: found[metric], kind });
-    const heldOut = found.validation_accuracy ? " It does not learn from the photos held out." : "";
     put(
       curves,
       Object.keys(found).length
         ? [
-            lineChart(
-              "Accuracy on labelled photos",
-              [line("your labels", "labelled_accuracy", "three"), line("held out", "validation_accuracy", "four")],
-              { isShare: true, steps },
-              `It learns from your labels: 100 % says that it knows them, not that it is right elsewhere.${heldOut}`,
-            ),
+            found.validation_accuracy
+              ? lineChart(
+                  "Accuracy on photos held out",
+                  [line("held out", "validation_accuracy", "four")],
+                  { isShare: true, steps },
+                  "Photos with labels that it does not learn from.",
+                )
+              : null,
             lineChart(
               "Retained photos",
               [
@@ -249,11 +254,7 @@ export function trainPage() {
               "Photos without a label for which the two heads name different classes.",
             ),
           ]
-        : h(
-            "p",
-            { class: "soft empty-chart" },
-            "The curves of accuracy, retained photos and loss appear here with the first steps.",
-          ),
+        : null,
     );
     put(
       log,
@@ -264,7 +265,7 @@ export function trainPage() {
   function draw() {
     drawLabels();
     drawControl();
-    drawChecked();
+    drawAccuracies();
     drawCurves();
   }
 
@@ -297,7 +298,7 @@ export function trainPage() {
         "SemCo learns from your labels and, as it becomes sure, from the photos without a label.",
       ),
     ),
-    h("div", { class: "two" }, card("Training", control), card("Labels", labels, checked)),
+    h("div", { class: "two" }, card("Training", control), card("Labels", labels, accuracies)),
     h("section", { "aria-label": "Curves" }, curves),
     h("details", { class: "log-box" }, h("summary", {}, "What the run reports"), log),
   );

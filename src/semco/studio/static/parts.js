@@ -1,8 +1,8 @@
 // Parts that several pages show: messages, bars, badges, rows of choices, empty pages.
 
-import { colour, find, h } from "./dom.js";
+import { colour, count, find, h, percent } from "./dom.js";
 
-const SECONDS = { note: 4, error: 12 }; // how long a message stays
+const SECONDS = { note: 4, error: 12, found: 30 }; // how long a message stays
 
 export function announce(sentence, kind = "note", action = null) {
   const box = find("#toasts");
@@ -63,6 +63,20 @@ export const nothing = (heading, title, sentence, href, action) =>
     h("p", {}, sentence),
     href ? h("a", { class: "button primary", href }, action) : null,
   );
+
+// The accuracy of a model in the words of its report.
+export const accuracyText = ({ value, low, high, photos }) =>
+  `right for ${percent(value, 1)} of ${photos} (95 % interval ${Math.round(100 * low)} to ${percent(high)})`;
+
+// What the model that follows the labels does.
+export function liveText({ state, phase, error, accuracy, without_label: open, version }) {
+  if (state === "off") return "";
+  if (state !== "running" || error) return `The model does not follow the labels: ${error ?? state}`;
+  if (phase?.total) return `The model looks at the photos: ${percent(phase.done / phase.total)}.`;
+  if (open?.length) return `The model answers when every class has a label; ${count(open.length, "class", "classes")} left.`;
+  if (accuracy) return `The model follows your labels: ${accuracyText(accuracy)}.`;
+  return version ? "The model follows your labels." : "The model is being made ready.";
+}
 
 let groups = 0;
 

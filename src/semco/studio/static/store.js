@@ -15,12 +15,16 @@ export const store = {
   training: { round: 0, running: false },
   finished: 0,
   diverse: [0, 0],
+  found: null, // what was found in the folder when the project began
+  test: 0, // photos that are kept apart
+  live: { state: "off", seq: 0, version: 0 }, // the model that follows the labels
   pending: 0, // labels that are being written
   working: 0, // changes of the classes that are being made
   isReachable: true,
 };
 
-// A listener gets what has changed: labels, classes, training, problems, or isBack after the Studio was away.
+// A listener gets what has changed: labels, classes, training, live (new answers), problems, or isBack after the Studio
+// was away.
 const listeners = new Set();
 export const listen = (listener) => listeners.add(listener);
 const tell = (what) => {
@@ -32,7 +36,12 @@ function take(state, isWhole) {
     location.reload();
     return;
   } // photos have other numbers
-  const before = { finished: store.finished, running: store.training.running, classes: JSON.stringify(store.classes) };
+  const before = {
+    finished: store.finished,
+    running: store.training.running,
+    classes: JSON.stringify(store.classes),
+    version: store.live.version,
+  };
   const { labels, ...others } = state;
   Object.assign(store, others);
   if (isWhole) store.labels = new Map();
@@ -41,8 +50,37 @@ function take(state, isWhole) {
     labels: isWhole || Object.keys(labels).length > 0,
     classes: before.classes !== JSON.stringify(store.classes),
     training: before.running !== store.training.running || before.finished !== store.finished,
+    live: before.version !== store.live.version,
   });
 }
+
+const FAST = 300, // milliseconds between two questions while the model is behind the labels
+  MOST_QUESTIONS = 60;
+let isFollowing = false;
+
+// Ask for the answers to the newest labels until they are there.
+export async function follow() {
+  if (isFollowing || store.live.state !== "running" || !store.live.is_ready) return;
+  isFollowing = true;
+  try {
+    for (let i = 0; i < MOST_QUESTIONS; i += 1) {
+      const { version } = store.live;
+      store.live = await get("/api/live");
+      tell({ live: version !== store.live.version });
+      if (store.live.seq >= store.live.wanted || store.live.without_label.length) break;
+      await new Promise((resolve) => {
+        setTimeout(resolve, FAST);
+      });
+    }
+  } catch {
+    /* the banner says that the Studio does not answer */
+  } finally {
+    isFollowing = false;
+  }
+}
+
+// Whether there are answers: of the model that follows the labels, or of a round.
+export const hasModel = () => store.finished > 0 || store.live.version > 0;
 
 function mergeLabels(labels) {
   for (const [number, label] of Object.entries(labels)) {
@@ -65,6 +103,7 @@ export async function refresh() {
       store.isReachable = true;
       tell({ isBack: true });
     }
+    if (store.live.seq < store.live.wanted && !store.live.without_label?.length) follow();
   } catch (error) {
     store.isReachable = false;
     store.problems = [error.message];
@@ -72,18 +111,20 @@ export async function refresh() {
   }
 }
 
-// Label photos: shown at once, and taken back with a sentence if the Studio could not write it.
-export async function label(numbers, classNumber) {
+// Label photos: shown at once, and taken back with a sentence if the Studio could not write it. `blind`: the answer of
+// the model was not shown.
+export async function label(numbers, classNumber, blind = false) {
   const before = Object.fromEntries(numbers.map((number) => [number, store.labels.get(number) ?? null]));
   const seen = store.seq;
   mergeLabels(Object.fromEntries(numbers.map((number) => [number, classNumber])));
   store.pending += 1;
   tell({ labels: true });
   try {
-    const values = () => ({ photos: numbers, label: classNumber, seen: Math.max(seen, ownSeq) });
+    const values = () => ({ photos: numbers, label: classNumber, blind, seen: Math.max(seen, ownSeq) });
     const answer = await queue(() => post("/api/labels", values()));
     ownSeq = Math.max(ownSeq, answer.seq);
     settle(answer);
+    follow();
   } catch (error) {
     mergeLabels(before);
     if (error.content?.labels) settle(error.content);

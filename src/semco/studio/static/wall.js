@@ -63,6 +63,29 @@ export class Wall {
     this.layout();
   }
 
+  // Take the newest answers and order; what is in sight, and everything before it, stays in its place.
+  follow(view) {
+    const end = Math.max(this.end ?? 0, this.cursor + 1),
+      kept = this.numbers.slice(0, end),
+      isKept = new Set(kept);
+    const numbers = [...kept, ...view.numbers.filter((number) => !isKept.has(number))];
+    const row = new Map(view.numbers.map((number, i) => [number, [view, i]]));
+    this.numbers.forEach((number, i) => row.has(number) || row.set(number, [this.answers, i]));
+    const column = (name) =>
+      numbers.map((number) => {
+        const [from, i] = row.get(number);
+        return from[name]?.[i] ?? -1;
+      });
+    this.answers = { guesses: column("guesses"), confidence: column("confidence"), others: column("others") };
+    this.numbers = numbers;
+    for (const [index, tile] of this.tiles) {
+      if (index < end) continue;
+      this.tiles.delete(index);
+      tile.remove();
+    }
+    this.layout();
+  }
+
   resize(size) {
     this.size = size;
     localStorage.setItem("semco-tile", size);
