@@ -1,6 +1,7 @@
 """Predict photos by Ray Data: actors load the model once, predict one part per call, and write it as a Parquet file.
 
-A part is written under a temporary name and renamed, so an actor that dies and starts again writes the same part.
+A part is written under a temporary name and renamed, so an actor that dies and starts again writes the same part. Ray
+Data replaces actors and repeats parts as often as they die; from version 2.64 on it takes no other number.
 """
 
 from __future__ import annotations
@@ -28,8 +29,6 @@ from semco.predict.predictor import Predictor, load
 
 # Photos per part, rounded up to whole batches.
 PHOTOS_PER_PART = 4096
-# How often a part is tried again whose actor or machine has died. Actors are replaced as often as they die.
-RETRIES = 3
 
 
 @dataclass(frozen=True)
@@ -122,8 +121,6 @@ def _rows(ray: Any, work: Work, missing: Sequence[int], options: RayOptions) -> 
         batch_size=1,
         fn_constructor_args=(work,),
         compute=actors,
-        max_restarts=-1,
-        max_task_retries=RETRIES,
         **options.resources,
     )
     try:
