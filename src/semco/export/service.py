@@ -321,9 +321,8 @@ def _threshold(text: str | None, thresholds: Sequence[Threshold]) -> Threshold |
     except UserError as error:
         raise RefusedError(400, str(error)) from None
     except ValueError:
-        raise RefusedError(
-            400, "none_of_these is the part of the photos of the classes that is rejected: 0.05."
-        ) from None
+        sentence = "none_of_these is the part of the photos of the classes that may be rejected, for example 0.05."
+        raise RefusedError(400, sentence) from None
 
 
 async def read_photos(request: Any, limits: Limits, hold: Hold) -> list[tuple[str, bytes]]:

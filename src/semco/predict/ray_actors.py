@@ -82,8 +82,8 @@ def predict_parts(
             check_shared(ray, output.file)
             work = Work(parts, output, model, Path.cwd())
             for row in _rows(ray, work, missing, options):
-                counts = (int(row[name]) for name in COUNTS)
-                summary.add_counts(*counts, json.loads(row["skipped"]))
+                predicted, none, unreadable = (int(row[name]) for name in COUNTS)
+                summary.add_counts(predicted, none, unreadable, json.loads(row["skipped"]))
                 on_progress(summary.predicted + summary.unreadable)
         check_some(summary.predicted, summary.unreadable, summary.skipped)
     return summary
