@@ -51,6 +51,7 @@ class Outputs:
     logits: Tensor  # (N, K), one-hot head
     embedding: Tensor | None = None  # (N, d), semantic head, not normalised
     rotation: Tensor | None = None  # (N, 4), rotation head
+    familiarity: Tensor | None = None  # (N,), of saved models that know "none of these"
 
     def detach(self) -> Outputs:
         return self._apply(Tensor.detach)
@@ -60,7 +61,8 @@ class Outputs:
         return self._apply(lambda values: values[index])
 
     def _apply(self, change: Callable[[Tensor], Tensor]) -> Outputs:
-        optional = (None if each is None else change(each) for each in (self.embedding, self.rotation))
+        values = (self.embedding, self.rotation, self.familiarity)
+        optional = (None if each is None else change(each) for each in values)
         return Outputs(change(self.features), change(self.logits), *optional)
 
 

@@ -324,3 +324,24 @@ def test_links_to_files_are_followed_and_links_to_folders_are_not(photos: Path) 
     (photos / "cat/again").symlink_to(photos / "cat")
     (photos / "cat/link.png").symlink_to(photos / "dog/1.png")
     assert np.bincount(np.array(list_folder(photos).train.labels) + 1).tolist() == [1, 4, 2]
+
+
+@pytest.mark.parametrize("folder", ["other", "Other", "none of these", "None_of_these"])
+def test_photos_of_none_of_the_classes(tmp_path: Path, folder: str) -> None:
+    for name in ("cat/a.png", "zebra/b.png", f"{folder}/c.png", "n01532829/d.png", "test/other/e.png"):
+        save_image(tmp_path / name)
+    listing = list_folder(tmp_path)
+    assert sorted(listing.class_names) == ["cat", "house finch", "none of these", "zebra"]
+    place = listing.class_names.index("none of these")
+    assert [listing.train.names[i] for i, label in enumerate(listing.train.labels) if label == place] == [
+        str(tmp_path / folder / "c.png")
+    ]
+    assert listing.test.labels.tolist() == [place]
+    assert list_folder(tmp_path, ["cat", "other"]).class_names == ("cat", "none of these")
+
+
+def test_two_folders_for_none_of_the_classes_are_named(tmp_path: Path) -> None:
+    for name in ("cat/a.png", "other/b.png", "none of these/c.png"):
+        save_image(tmp_path / name)
+    with pytest.raises(UserError, match="'none of these' and 'other' are both for photos of none of the classes"):
+        list_folder(tmp_path)

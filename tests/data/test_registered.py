@@ -11,8 +11,9 @@ from PIL import Image
 
 from semco.config import REGISTERED_DATASETS, DataConfig
 from semco.data.class_names import CLASS_NAMES, class_names
-from semco.data.datasets import choose_classes, simplify_name
+from semco.data.datasets import choose_classes
 from semco.data.listing import Listing
+from semco.data.names import simplify_name
 from semco.data.sources import class_attributes, list_source, load
 from semco.data.sources.cub200 import ATTRIBUTES
 from semco.data.sources.fetch import is_present

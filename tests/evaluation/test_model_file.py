@@ -13,6 +13,7 @@ from semco.config import ModelConfig
 from semco.errors import UserError
 from semco.evaluation.model_file import ModelDescription, SavedModel, empty_network, load_model, save_model
 from semco.evaluation.probabilities import HEADS, predict_probabilities
+from semco.evaluation.thresholds import Threshold
 from semco.models import Network, build_network
 from semco.models.pretrained import is_installed
 from semco.run.seal import read_with_digest, write_with_digest
@@ -284,4 +285,33 @@ def test_a_damaged_architecture_is_refused(folder: Path) -> None:
     write_with_digest(folder / "model.json", values)
     pytest.importorskip("transformers")
     with pytest.raises(UserError, match="the backbone hf:gone cannot be loaded"):
+        load_model(folder)
+
+
+def test_a_model_with_thresholds_has_a_familiarity(model: SavedModel, tmp_path: Path) -> None:
+    description = model.description.model_copy(update={"thresholds": (Threshold(0.05, 0.25),)})
+    network = empty_network(description).eval()
+    assert network.familiarity is not None
+    network.familiarity.means[:, 0] = 1.0
+    save_model(tmp_path / "model", SavedModel(description, network, model.label_vectors))
+    loaded, images = load_model(tmp_path / "model"), torch.randn(5, 1, 8, 8)
+    assert loaded.description.thresholds == description.thresholds
+    found = loaded.network(images).familiarity
+    features = network.backbone(images)
+    assert found is not None
+    torch.testing.assert_close(found, features[:, 0] / features.norm(dim=1))
+
+
+@pytest.mark.parametrize("threshold", [{"share": 0, "least": 0.5}, {"share": 0.1, "least": 1e999}, {"share": 0.1}])
+def test_thresholds_are_bounded(folder: Path, threshold: dict[str, float]) -> None:
+    file = folder / "model.json"
+    write_with_digest(file, read_with_digest(file) | {"thresholds": [threshold]})
+    with pytest.raises(UserError, match="is damaged at 'thresholds"):
+        load_model(folder)
+
+
+def test_thresholds_without_a_familiarity_are_refused(folder: Path) -> None:
+    file = folder / "model.json"
+    write_with_digest(file, read_with_digest(file) | {"thresholds": [{"share": 0.1, "least": 0.5}]})
+    with pytest.raises(UserError, match="it holds other tensors"):
         load_model(folder)

@@ -37,6 +37,11 @@ def test_a_small_graph_predicts(tmp_path: Path) -> None:
         ({"image_size": [10**5, 10**5]}, "was not written by 'semco export'"),
         ({"classes": 4}, "does not predict the 3 classes that it names"),
         ({"head": "semantic"}, "does not predict the 3 classes that it names"),
+        ({"thresholds": [{"share": 0.05, "least": 0.5}]}, "a familiarity that it does not predict"),
+        ({"thresholds": [{"share": 0.05, "least": 1e9}]}, "was not written by 'semco export'"),
+        ({"thresholds": [{"share": 2, "least": 0.5}]}, "was not written by 'semco export'"),
+        ({"thresholds": [{"share": 0.1, "least": 0.5, "more": 1}]}, "was not written by 'semco export'"),
+        ({"thresholds": [{"share": 0.1, "least": 0.5}] * 21}, "was not written by 'semco export'"),
         ({"heads": []}, "does not predict the 3 classes that it names"),
     ],
 )

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from semco.config import Config, configure, merge
+from semco.config import Config, LabelsConfig, configure, merge
 from semco.evaluation.engine import with_engine
 from semco.evaluation.model_file import load_model
 from semco.evaluation.run import evaluate_run
@@ -22,6 +22,7 @@ from semco.experiment.cross_validation import Measured
 from semco.methods.semantic_probe import SemanticProbe
 from semco.models import LinearHead
 from semco.models.backbone import close_up
+from semco.predict.predictor import load
 from semco.run.folder import RunFolder
 from tests.experiment.same_runs import assert_same_run, weights_of
 from tests.experiment.test_pretrained_runs import Recorder, write_weights
@@ -167,3 +168,60 @@ def test_a_run_is_continued_with_more_labels(make_config: Make, tmp_path: Path) 
     result = continue_run(tmp_path / "first", table, tmp_path / "second")
     assert result.method == "semantic_probe"
     assert result.num_labels == 16 + 8
+
+
+@pytest.mark.usefixtures("probe_never_kept")
+def test_a_fitted_model_knows_photos_of_no_class(make_config: Make, tmp_path: Path) -> None:
+    """The thresholds are those of the features of the saved network, computed here in another way."""
+    config = make_config()
+    train(config, tmp_path / "run")
+    model, labelled = load_model(tmp_path / "run" / "model"), json.loads((tmp_path / "run" / "split.json").read_text())
+    about, index = model.description, np.asarray(labelled["labelled"])
+    with np.load(config.data.source) as arrays:
+        images, labels = torch.from_numpy(arrays["x_train"][index]), arrays["y_train"][index]
+    images = images.reshape(len(images), about.channels, *about.image_size).float() / 255
+    images = (images - torch.tensor(about.mean)[:, None, None]) / torch.tensor(about.std)[:, None, None]
+    with torch.no_grad():
+        rows = torch.nn.functional.normalize(model.network.backbone(images), dim=1).numpy()
+    values = []
+    for i, row in enumerate(rows):
+        kept = np.arange(len(rows)) != i
+        means = [rows[kept & (labels == label)].mean(axis=0) for label in range(4)]
+        values.append(max(row @ mean / np.linalg.norm(mean) for mean in means))
+    (threshold,) = about.thresholds  # 16 labels are too few for others
+    assert threshold.share == 0.1
+    assert threshold.least == pytest.approx(min(values), abs=1e-5)
+    path = tmp_path / "run"
+    found, plain = (load(path, engine="torch", none_of_these=share).engine.about for share in (0.1, None))
+    assert found.thresholds == plain.thresholds == about.thresholds
+
+
+@pytest.mark.usefixtures("probe_never_kept")
+def test_the_exported_model_says_none_of_these_too(make_config: Make, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    from semco.export.run import export_run
+
+    train(make_config(), tmp_path / "run")
+    done = export_run(tmp_path / "run")
+    photos = np.random.default_rng(0).integers(0, 256, (40, 8, 8), dtype=np.uint8)
+    predictors = [load(path, engine=name) for path, name in ((tmp_path / "run", "torch"), (done.file, "onnx"))]
+    torch_answers, onnx_answers = (each.predict(photos) for each in predictors)
+    assert predictors[0].about.thresholds == predictors[1].about.thresholds
+    assert torch_answers[0].familiarity is not None
+    np.testing.assert_allclose(
+        [each.familiarity for each in onnx_answers], [each.familiarity for each in torch_answers], atol=1e-5
+    )
+    assert "a threshold below" in done.card.read_text()
+
+
+def test_a_class_of_other_photos_needs_no_threshold(make_config: Make, tmp_path: Path) -> None:
+    config = make_config()
+    with np.load(config.data.source) as arrays:
+        names = np.array(["dark", "middle", "bright", "other"])
+        np.savez(tmp_path / "with_other.npz", **(dict(arrays) | {"class_names": names}))
+    values = merge(config.model_dump(mode="json"), {"data": {"source": str(tmp_path / "with_other.npz")}})
+    values["labels"] = LabelsConfig().model_dump(mode="json")
+    train(configure(options=values), tmp_path / "run")
+    description = load_model(tmp_path / "run" / "model").description
+    assert description.thresholds == ()
+    assert description.groups[3] not in description.groups[:3]

@@ -10,7 +10,7 @@ import pytest
 
 from semco.config import LabelsConfig, configure
 from semco.data.class_names import class_names
-from semco.data.datasets import simplify_name
+from semco.data.names import simplify_name
 from semco.errors import UserError
 from semco.experiment.comparison import Outcome
 from semco.experiment.paper.gpu_hours import GpuEstimate

@@ -11,18 +11,22 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from typer.testing import CliRunner
 
 import semco
 from semco.cli.main import app
 from semco.errors import UserError
+from semco.evaluation.thresholds import Threshold
 from semco.export.service import ADDRESSES, Limits, Service, bind, is_own_name, make_server
+from semco.models.familiarity import Familiarity
 from tests.conftest import tiny_images
 from tests.export.chromium import PROGRAM, Browser
 
@@ -30,10 +34,12 @@ from tests.export.chromium import PROGRAM, Browser
 class Server:
     """The service in a thread, on a free port."""
 
-    def __init__(self, run: Path, limits: Limits | None = None, token: str | None = None) -> None:
+    def __init__(
+        self, run: Path, limits: Limits | None = None, token: str | None = None, predictor: Any = None
+    ) -> None:
         listening = bind()
         self.port = listening.getsockname()[1]
-        self._server = make_server(Service(semco.load(run, engine="torch"), limits, token))
+        self._server = make_server(Service(predictor or semco.load(run, engine="torch"), limits, token))
         self._thread = threading.Thread(target=self._server.run, args=([listening],), daemon=True)
         self._thread.start()
         while not self._server.started:
@@ -245,3 +251,34 @@ def test_a_port_that_is_in_use_and_an_unknown_host_are_named(server: Server, run
     done = CliRunner().invoke(app, ["serve", str(run), "--port", str(server.port)])
     assert isinstance(done.exception, UserError)
     assert "http" not in done.output  # no address is printed that nobody answers at
+
+
+def test_photos_of_no_class(run: Path, photos: list[bytes]) -> None:
+    """A threshold above every cosine rejects all photos, one below every cosine none."""
+    predictor = semco.load(run, engine="torch")
+    thresholds = (Threshold(0.05, 1.01), Threshold(0.1, -1.01))
+    predictor.engine.about = replace(predictor.about, thresholds=thresholds)  # type: ignore[misc]
+    network = predictor.engine._network  # type: ignore[attr-defined]
+    network.familiarity = Familiarity(torch.eye(network.backbone.out_features))
+    server = Server(run, predictor=predictor)
+    try:
+        answers = {share: server.ask(photos[0], f"/predict?none_of_these={share}") for share in ("0.05", "0.1")}
+        plain = server.ask(photos[0])
+        assert answers["0.1"] == plain
+        (rejected,), (known,) = (answer["predictions"] for _, answer in (answers["0.05"], plain))
+        assert (rejected["label"], rejected["confidence"], rejected["group"]) == (
+            "none of these",
+            None,
+            "none of these",
+        )
+        assert rejected["top"] == known["top"]
+        for value, sentence in (("0.2", "can reject 0.05, 0.1"), ("x", "may be rejected, for example 0.05")):
+            status, content = server.ask(photos[0], f"/predict?none_of_these={value}")
+            assert (status, sentence in content["error"]) == (400, True)
+    finally:
+        server.close()
+
+
+def test_a_model_without_thresholds_says_so(server: Server, photos: list[bytes]) -> None:
+    status, content = server.ask(photos[0], "/predict?none_of_these=0.05")
+    assert (status, "cannot answer 'none of these'" in content["error"]) == (400, True)

@@ -18,9 +18,10 @@ import pytest
 from PIL import Image
 
 from semco.errors import SemcoWarning, UserError
+from semco.evaluation.thresholds import Threshold
 from semco.files import readable_name
 from semco.predict import prediction_files
-from semco.predict.engine import TorchEngine
+from semco.predict.engine import Scores, TorchEngine
 from semco.predict.images import Output, predict_images, predict_into
 from semco.predict.photos import find_photos
 from semco.predict.prediction_files import Rows, open_table
@@ -266,3 +267,40 @@ def test_photos_are_sorted_by_confidence(photos: Path, tmp_path: Path) -> None:
     assert (tmp_path / "sorted/sure/bright/white.png").read_bytes() == (photos / "white.png").read_bytes()
     with pytest.raises(UserError, match="sorted exists"):
         predict_into(replace(output, file=tmp_path / "new.csv"), bright(), [photos])
+
+
+def predictor_with_familiarity(familiarity: float) -> Predictor:
+    """A model that finds every photo so familiar, and answers "none of these" below 0.4."""
+    engine = TorchEngine(brightness_model())
+    engine.about = replace(engine.about, thresholds=(Threshold(0.05, 0.4),))
+    scores = engine._score
+
+    def score(images: Any) -> Scores:
+        return replace(scores(images), familiarity=np.full(len(images), familiarity, np.float32))
+
+    engine._score = score  # type: ignore[method-assign]
+    return Predictor(engine, none_of_these=0.05)
+
+
+@pytest.mark.parametrize(("familiarity", "is_none"), [(0.375, True), (0.5, False)])
+def test_photos_of_no_class(photos: Path, tmp_path: Path, familiarity: float, is_none: bool) -> None:
+    (photos / "cut.png").write_bytes(b"\x89PNG")
+    predictor = predictor_with_familiarity(familiarity)
+    output = Output(tmp_path / "out.jsonl", least=0.1, sort_into=tmp_path / "sorted")
+    summary = predict_into(output, predictor, [photos])
+    assert (summary.predicted, summary.none_of_these, summary.unreadable) == (2, 2 if is_none else 0, 1)
+    cut, _, white = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
+    assert cut["none_of_these"] is None
+    assert white["none_of_these"] is is_none
+    if is_none:
+        assert (white["label"], white["confidence"], white["sure"]) == ("none of these", None, None)
+        assert (white["runner_up"], white["group"]) == ("bright", "none of these")
+        assert white["runner_up_confidence"] == pytest.approx(0.98, abs=0.02)
+        assert (tmp_path / "sorted" / "unsure" / "none of these" / "white.png").exists()
+    else:
+        assert white["label"] == "bright"
+
+
+def test_a_model_without_thresholds_cannot_answer_none_of_these() -> None:
+    with pytest.raises(UserError, match="cannot answer 'none of these'"):
+        Predictor(TorchEngine(brightness_model()), none_of_these=0.05)

@@ -92,12 +92,17 @@ def predict(
     ),
     head: HeadName = typer.Option(None, help="The head that predicts.", show_default="the head of the run"),
     classes: str = typer.Option(None, help="Other class names to choose from, separated by commas (semantic head)."),
+    none_of_these: float = typer.Option(
+        None,
+        help="Answer 'none of these' for photos unlike the classes; 0.05 also rejects 5 % of photos of the classes.",
+    ),
     engine: EngineChoice = typer.Option(
         EngineChoice.auto,
         help="What computes the backbone; auto: OpenVINO or ONNX Runtime, if it is installed; ray: many machines.",
     ),
 ) -> None:
     """Classify photos and write label, confidence, runner-up, group and the answer of each head."""
+    from semco.evaluation.thresholds import describe_share
     from semco.predict.images import predict_into
     from semco.predict.predictor import load
     from semco.predict.ray_actors import PHOTOS_PER_PART, Model, predict_parts
@@ -110,14 +115,19 @@ def predict(
         per_part = table.photos_per_part or PHOTOS_PER_PART
         with show_count(console) as report:
             on_ray = cluster.on_ray()
-            summary = predict_parts(output, Model(model, chosen, names), images, on_ray, report, sys.stdin, per_part)
+            summary = predict_parts(
+                output, Model(model, chosen, names, none_of_these), images, on_ray, report, sys.stdin, per_part
+            )
     else:
         cluster.refuse()
-        predictor = load(model, chosen, classes=names, engine=cast("EngineName", engine.value))
+        name = cast("EngineName", engine.value)
+        predictor = load(model, chosen, classes=names, engine=name, none_of_these=none_of_these)
         check(output)  # after the model, which is what the user named first
         with show_count(console) as report:
             summary = predict_into(output, predictor, images, report, sys.stdin)
     show_summary(console, summary, output.file)
+    if none_of_these is not None:
+        console.print(f"{summary.none_of_these} of them are none of these; this {describe_share(none_of_these)}")
     if summary.unreadable:
         raise typer.Exit(SKIPPED)
 

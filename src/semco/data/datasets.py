@@ -5,7 +5,6 @@ Shapes: N training images, T test images, C channels (1 or 3), H height, W width
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,8 +14,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from semco.data.listing import UNLABELLED
+from semco.data.names import shown_name, simplify_name
 from semco.data.storage.mapped import in_chunks
-from semco.data.wordnet import readable_class
 from semco.errors import UserError, nearest
 
 # Called during slow work with a description of the work, the number of items done, and their total number. With 0 items
@@ -177,7 +176,7 @@ def find_class(known: Sequence[str], name: str, kind: str) -> int:
 
     Case, spaces, underscores and hyphens are ignored, unless known names differ only in these.
     """
-    name = name if name in known else readable_class(name)
+    name = name if name in known else shown_name(name)
     if name in known:
         return known.index(name)
     simple = [simplify_name(k) for k in known]
@@ -185,8 +184,3 @@ def find_class(known: Sequence[str], name: str, kind: str) -> int:
         return simple.index(simplify_name(name))
     some = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
     raise UserError(f"unknown {kind} {name!r}{nearest(name, known) or '.'} Known: {some}.")
-
-
-def simplify_name(name: str) -> str:
-    """Return a name in lower case, with single spaces in place of white space, underscores and hyphens."""
-    return re.sub(r"[\s_-]+", " ", name).strip().casefold()

@@ -3,7 +3,7 @@
     photos/cat/*.jpg   photos/dog/**/*.png   photos/unlabeled/*   photos/val/cat/*   photos/test/cat/*
 
 The class folders may also be inside a folder ``train/``, and all of it inside a folder that holds nothing else. A class
-folder may be called by its WordNet id.
+folder may be called by its WordNet id. A folder ``other/`` holds photos of none of the classes.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from semco.config import DataConfig
 from semco.data.datasets import Dataset, ProgressCallback, choose_classes, find_class
 from semco.data.decode import IMAGE_SUFFIXES
 from semco.data.listing import Listing, Part
+from semco.data.names import shown_name, shown_names
 from semco.data.pixels import read_listing
-from semco.data.wordnet import readable_class, wordnet_notes
+from semco.data.wordnet import wordnet_notes
 from semco.errors import UserError
 from semco.files import cannot_read
 
@@ -41,7 +42,7 @@ def list_folder(root: Path, classes: Sequence[str] | None = None) -> Listing:
     root = _without_wrapper(root)
     base = _class_root(root)
     folders = class_folders_of(base)
-    names = readable_names(folders)
+    names = shown_names(folders)
     order = range(len(names)) if classes is None else choose_classes(names, classes)
     labels = {folders[position]: label for label, position in enumerate(order)}
     train, test = Part(), Part()
@@ -83,7 +84,7 @@ def class_folder_names(root: Path) -> dict[Path, str]:
     """Return the class folders of a folder with the names of their classes."""
     base = _class_root(_without_wrapper(root))
     folders = class_folders_of(base)
-    return {base / folder: name for folder, name in zip(folders, readable_names(folders), strict=True)}
+    return {base / folder: name for folder, name in zip(folders, shown_names(folders), strict=True)}
 
 
 def test_class_folders(root: Path) -> list[Path]:
@@ -103,12 +104,6 @@ def class_folders_of(base: Path) -> list[str]:
         found = f"one class folder ({names[0]})" if names else "no class folder"
         raise UserError(f"{base} contains {found}: create one folder per class, for at least two classes.")
     return names
-
-
-def readable_names(folders: Sequence[str]) -> list[str]:
-    """Return the class names of folders; WordNet ids are replaced, unless that would give a name to two folders."""
-    names = [readable_class(name) for name in folders]
-    return names if len(set(names)) == len(names) else list(folders)
 
 
 def _without_wrapper(root: Path) -> Path:
@@ -171,7 +166,7 @@ def _add_classes(
     for one in subfolders(folder):
         position = positions.get(one.name)
         if position is None:
-            position = find_class(names, readable_class(one.name), f"class in {folder}:")
+            position = find_class(names, shown_name(one.name), f"class in {folder}:")
         if folders[position] in labels:
             ignored += _add_files(part, one, labels[folders[position]], held_out=held_out)
     return ignored

@@ -26,5 +26,6 @@ def with_engine(model: SavedModel, device: torch.device | str = "cpu", engine: E
         kind = torch.device(device).type
         engine, _ = choose_engine(about.model.backbone, kind, about.precision, pixels, installed_engines())
     layers: Any = compile_layers(model.network.backbone, (about.channels, *about.image_size), engine)
-    network = Network(layers, dict(model.network.heads), model.network.transform)
+    whole = model.network
+    network = Network(layers, dict(whole.heads), whole.transform, whole.familiarity)
     return replace(model, network=network.eval(), engine=engine)

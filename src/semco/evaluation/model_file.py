@@ -30,6 +30,7 @@ from semco.evaluation.model_check import (
     stored_shapes,
 )
 from semco.evaluation.probabilities import Head, Scorer
+from semco.evaluation.thresholds import Thresholds
 from semco.files import atomic_path, cannot_write, read_json_object
 from semco.models import Network, Precision, TransformShape, build_network, set_precision
 from semco.models.precision import usable_precision
@@ -59,6 +60,8 @@ class ModelDescription(Section):
     eps: float
     # Of the features that the heads read in place of those of the backbone, if a method has fitted a transform.
     transform: TransformShape | None = None
+    # Below which familiarity a photo shows none of the classes; empty: the network has no familiarity.
+    thresholds: Thresholds = ()
     # The head that predicts by default.
     head: Head = "one_hot"
     # The precision in which the backbone computed in training.
@@ -166,6 +169,7 @@ def empty_network(description: ModelDescription) -> Network:
             max(description.image_size),
             saved=description.architecture,
             transform=description.transform,
+            has_familiarity=bool(description.thresholds),
         )
 
 

@@ -39,6 +39,11 @@ class RunModel:
         """Whether the weights of the backbone were loaded."""
         return has_weights(self.inputs.config.model)
 
+    @property
+    def is_frozen(self) -> bool:
+        """Whether weights of the backbone were loaded and no layer of it is trained."""
+        return self.is_pretrained and self._tuned.first == len(self._tuned.whole.backbone.layers())
+
     def initial(self) -> Network:
         """Return what the loop trains, with its initial weights."""
         network = self.trained_part()

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
+from semco.data.names import is_none_of_these
 from semco.data.split import LABELLED, hidden_truth
 from semco.distributed.processes import broadcast_from_main, same_error_everywhere
 from semco.evaluation.model_file import ModelDescription, SavedModel, save_model
@@ -21,12 +22,14 @@ from semco.evaluation.pool_labels import label_pool, write_pseudo_labels
 from semco.evaluation.probabilities import Head
 from semco.evaluation.results import Evaluation, write_evaluation
 from semco.evaluation.samples import pick_samples
+from semco.evaluation.thresholds import Threshold, find_thresholds
 from semco.experiment.context import Context
 from semco.experiment.cross_validation import Measured
 from semco.experiment.evaluate import evaluate, rights_of, test_scores_by_head
 from semco.experiment.judge import Verdict
 from semco.labels.store import unit_rows
 from semco.models import Network
+from semco.models.familiarity import fit_familiarity
 from semco.report import write_report
 from semco.run.identity import run_digest
 from semco.run.result import RunResult
@@ -58,7 +61,8 @@ def write(context: Context, verdict: Verdict, steps: Steps) -> RunResult:
             found = {head: evaluate(context, values, head) for head, values in scores.items()}
             heads = {head: each for head, each in found.items() if each is not None}
             pseudo_labels = label_pool(context.method.pseudo_labels, outputs)
-            save_model(context.run.model, _saved_model(context, network, verdict.head))
+            thresholds = _add_familiarity(context, verdict.network, network)
+            save_model(context.run.model, _saved_model(context, network, verdict.head, thresholds))
             measured = _measured(context, verdict, scores.get(verdict.head))
             result = _result(context, verdict, steps, measured, heads, pseudo_labels)
             context.run.write_result(result)
@@ -108,7 +112,30 @@ def _result(
     )
 
 
-def _saved_model(context: Context, network: Network, head: Head) -> SavedModel:
+@torch.no_grad()
+def _add_familiarity(context: Context, trained: nn.Module, network: Network) -> tuple[Threshold, ...]:
+    """Let the network say how familiar a photo is, and return the thresholds of "none of these".
+
+    Only frozen features are the same for labelled and other photos; trained ones are adapted to those with labels. Data
+    with a class for all other photos need no threshold.
+    """
+    problem = context.problem
+    if not context.model.is_frozen or any(map(is_none_of_these, problem.dataset.class_names)):
+        return ()
+    assert isinstance(trained, Network)
+    index, inputs, backbone = torch.from_numpy(problem.split.labelled), context.inputs.training, trained.backbone.eval()
+    familiarity, values = fit_familiarity(
+        lambda position: backbone(inputs.plain(index[position])),
+        problem.labelled_class_ids,
+        problem.dataset.num_classes,
+    )
+    thresholds = find_thresholds(values.numpy())
+    if thresholds:
+        network.familiarity = familiarity
+    return thresholds
+
+
+def _saved_model(context: Context, network: Network, head: Head, thresholds: tuple[Threshold, ...]) -> SavedModel:
     problem, method = context.problem, context.method
     dataset, groups = problem.dataset, problem.groups
     description = ModelDescription(
@@ -124,6 +151,7 @@ def _saved_model(context: Context, network: Network, head: Head) -> SavedModel:
         transform=None if network.transform is None else network.transform.shape,
         groups=tuple(groups.group_ids.tolist()),
         eps=groups.eps,
+        thresholds=thresholds,
         head=head,
         precision=context.config.training.precision,
         seal=context.model.seal | {"configuration": run_digest(context.config)},

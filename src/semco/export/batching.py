@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from semco.predict.engine import Engine, Scores
+from semco.predict.engine import Engine
 from semco.predict.predictions import Prediction, predictions_of
 from semco.training.allocator import with_reused_memory
 
@@ -62,8 +62,7 @@ class Batcher:
         try:
             (scores,) = self._engine.stream([torch.stack([image for image, *_ in batch])])
             for i, (_, future, loop, top) in enumerate(batch):
-                part = Scores(scores.chosen[i : i + 1], {h: each[i : i + 1] for h, each in scores.by_head.items()})
-                (answer,) = predictions_of([""], part, self._engine.about, top)
+                (answer,) = predictions_of([""], scores.row(i), self._engine.about, top)
                 loop.call_soon_threadsafe(_set_result, future, answer)
         except Exception as error:  # whatever fails is the answer to those who wait
             for _, future, loop, _ in batch:

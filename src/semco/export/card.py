@@ -6,7 +6,9 @@ import html
 import re
 from pathlib import Path
 
+from semco.data.names import is_none_of_these
 from semco.evaluation.model_file import load_model
+from semco.evaluation.thresholds import describe_share
 from semco.files import write_text
 from semco.methods import describe_method
 from semco.predict.engine import About
@@ -46,7 +48,7 @@ def write_card(folder: RunFolder, model: Path, file: Path, about: About, fields:
         _data(folder, result),
         _accuracy(result),
         _classes(about),
-        _limits(result),
+        _limits(result, about),
         _licences(folder),
     ]
     write_text(file, fields + "\n\n".join(sections) + "\n")
@@ -101,17 +103,28 @@ def _classes(about: About) -> str:
     return "\n\n".join(lines)
 
 
-def _limits(result: RunResult) -> str:
+def _limits(result: RunResult, about: About) -> str:
     weak = sorted((value, name) for name, value in result.per_class.items() if value is not None)[:5]
     lines = [
         "## Limits",
-        "- Every photo gets one of the classes, also a photo of something else.",
+        _others(about),
         "- Photos unlike those of the training data (other cameras, places, angles) are classified less well.",
         "- Only the centre square of a photo is seen.",
     ]
     if weak:
         lines.append("- Lowest accuracy: " + ", ".join(f"{as_text(name)} {value:.0%}" for value, name in weak) + ".")
     return "\n".join(lines)
+
+
+def _others(about: About) -> str:
+    """Return what happens to photos of something else."""
+    if any(map(is_none_of_these, about.class_names)):
+        return "- Photos of something else have a class of their own, which knows only what it was trained on."
+    line = "- Every photo gets one of the classes, also a photo of something else."
+    if not about.thresholds:
+        return line
+    shares = "; ".join(f"below {each.least:.3f} {describe_share(each.share)}" for each in about.thresholds)
+    return f"{line} Its familiarity tells many of those: a threshold {shares}."
 
 
 def _licences(folder: RunFolder) -> str:

@@ -102,6 +102,7 @@ def describe(model: Any, about: About, weights: str, more: dict[str, Any]) -> No
         METADATA: json.dumps({**asdict(about), "weights": weights}),
         "class_names": json.dumps(about.class_names),
         "groups": json.dumps(about.groups),
+        "thresholds": json.dumps([asdict(each) for each in about.thresholds]),
         **{name: str(value) for name, value in more.items()},
     }
     helper.set_model_props(model, described)

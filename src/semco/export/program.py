@@ -13,13 +13,11 @@ from semco.evaluation.probabilities import Head, Scorer
 from semco.export.preprocessing import Preprocessing
 from semco.models import Network
 from semco.predict.engine import About, about_of
-
-# Names of the outputs: the probabilities of the head that predicts, then those of each head if there are several.
-CHOSEN = "probabilities"
+from semco.predict.onnx.engine import CHOSEN, FAMILIARITY
 
 
 class Classifier(nn.Module):
-    """Normalised images (N, C, h, w) to a tuple of probabilities (N, K): the chosen head, then each head."""
+    """Normalised images (N, C, h, w) to probabilities (N, K) of the chosen head, of each head, and familiarity (N,)."""
 
     def __init__(self, network: Network, scorers: tuple[Scorer, ...]) -> None:
         super().__init__()
@@ -28,11 +26,12 @@ class Classifier(nn.Module):
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
         outputs = self.network(images)
-        return tuple(scorer(outputs) for scorer in self._scorers)
+        found = tuple(scorer(outputs) for scorer in self._scorers)
+        return found if outputs.familiarity is None else (*found, outputs.familiarity)
 
 
 class Program(nn.Module):
-    """Photos (N, H, W, 3) uint8 to a tuple of probabilities (N, K)."""
+    """Photos (N, H, W, 3) uint8 to a tuple of probabilities (N, K), and familiarity (N,) if the model knows it."""
 
     def __init__(self, model: SavedModel, head: Head | None = None) -> None:
         super().__init__()
@@ -51,11 +50,12 @@ class Program(nn.Module):
 
     @property
     def output_names(self) -> list[str]:
-        return [CHOSEN, *(f"{CHOSEN}_{head}" for head in self.more_heads)]
+        familiarity = [FAMILIARITY] if self.about.thresholds else []
+        return [CHOSEN, *(f"{CHOSEN}_{head}" for head in self.more_heads), *familiarity]
 
     def forward(self, photos: Tensor) -> tuple[Tensor, ...]:
-        probabilities: tuple[Tensor, ...] = self.classifier(self.preprocessing(photos))
-        return probabilities
+        outputs: tuple[Tensor, ...] = self.classifier(self.preprocessing(photos))
+        return outputs
 
     def example(self) -> Tensor:
         """Return photos (2, H, W, 3) that are larger than the images of the model, to trace the program with."""

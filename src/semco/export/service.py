@@ -12,7 +12,7 @@ import hmac
 import json
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
@@ -26,10 +26,11 @@ from numpy.typing import NDArray
 
 from semco.data.decode import DECODE_ERRORS
 from semco.errors import UserError
+from semco.evaluation.thresholds import Threshold, choose_threshold
 from semco.export import inference_protocol as protocol
 from semco.export.batching import Batcher
 from semco.export.decoding import Decoders, DecodingLimits
-from semco.predict.predictions import Prediction
+from semco.predict.predictions import Prediction, or_none_of_these
 from semco.predict.predictor import Predictor, array_to_pixels, square_to_pixels
 
 PAGE = Path(__file__).parent / "page.html"
@@ -103,8 +104,8 @@ class Service:
         if self._token is None and not is_own_name(header, self._host):
             raise RefusedError(403, "this service is called by its IP address or as localhost, unless it has a token.")
 
-    async def answer(self, request: Any, top: int) -> list[dict[str, Any]]:
-        """Return the answers for the photos of a request, in their order."""
+    async def answer(self, request: Any, top: int, threshold: Threshold | None = None) -> list[dict[str, Any]]:
+        """Return the answers for the photos of a request, in their order; those below a threshold show no class."""
         async with self._admitted() as hold:
             photos = await read_photos(request, self.limits, hold)
             if not photos:
@@ -113,7 +114,10 @@ class Service:
         if all(isinstance(each, str) for each in found):
             raise RefusedError(415, f"no photo can be read: {found[0]}.")
         named = zip((name for name, _ in photos), found, strict=True)
-        return [{"name": n, "error": each} if isinstance(each, str) else as_json(n, each) for n, each in named]
+        return [
+            {"name": n, "error": each} if isinstance(each, str) else as_json(n, or_none_of_these(each, threshold))
+            for n, each in named
+        ]
 
     async def infer(self, request: Any) -> dict[str, Any]:
         """Return the answer to a request of the Open Inference Protocol."""
@@ -248,7 +252,8 @@ def build_app(service: Service) -> Any:
         service.check_host(request.headers.get("host", ""))
         service.check_token(request.headers.get("authorization", ""))
         top = _top(request.query_params.get("top", "3"))
-        return JSONResponse({"predictions": await service.answer(request, top)})
+        threshold = _threshold(request.query_params.get("none_of_these"), service.predictor.about.thresholds)
+        return JSONResponse({"predictions": await service.answer(request, top, threshold)})
 
     async def health(request: Any) -> Any:
         service.check_host(request.headers.get("host", ""))
@@ -305,6 +310,19 @@ def _top(text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 6 or int(text) < 1:
         raise RefusedError(400, "top is the number of classes per photo, a whole number from 1 on.")
     return int(text)
+
+
+def _threshold(text: str | None, thresholds: Sequence[Threshold]) -> Threshold | None:
+    """Return the threshold that a request asks for."""
+    if text is None:
+        return None
+    try:
+        return choose_threshold(thresholds, float(text))
+    except UserError as error:
+        raise RefusedError(400, str(error)) from None
+    except ValueError:
+        sentence = "none_of_these is the part of the photos of the classes that may be rejected, for example 0.05."
+        raise RefusedError(400, sentence) from None
 
 
 async def read_photos(request: Any, limits: Limits, hold: Hold) -> list[tuple[str, bytes]]:

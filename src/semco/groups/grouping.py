@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from semco.data.names import is_none_of_these
 from semco.errors import UserError, nearest
 from semco.labels.embeddings import LabelEmbeddings, Matrix
 from semco.labels.store import unit_rows
@@ -62,7 +63,9 @@ def group_classes(
     """
     radius = embeddings.default_eps if eps is None else float(eps)
     ids = find_group_ids(embeddings.names, embeddings.matrix, radius)
-    ids = in_order(correct_group_ids(ids, embeddings.names, together, apart))
+    ids = correct_group_ids(ids, embeddings.names, together, apart)
+    none = [is_none_of_these(name) for name in embeddings.names]  # looks like no class, whatever its vector
+    ids = in_order(np.where(none, ids.max() + 1 + np.arange(len(ids)), ids))
     groups = Groups(embeddings.names, ids, radius)
     return replace(groups, notes=_notes(groups))
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from semco.data.datasets import simplify_name
+from semco.data.names import simplify_name
 
 Pair = frozenset[str]
 

@@ -12,10 +12,14 @@ __all__ = ["LabelEmbeddings", "LabelSource", "label_source"]
 
 
 def label_source(config: LabelsConfig) -> LabelSource:
-    """Return the source of label vectors that a configuration names; one that names none has the bundled store.
+    """Return the source of label vectors that a configuration names; one that names none has the bundled store."""
+    from semco.labels.none_of_these import BesideNone
 
-    Only the modules that this source needs are imported; only the text encoder needs torch.
-    """
+    return BesideNone(_named_source(config))
+
+
+def _named_source(config: LabelsConfig) -> LabelSource:
+    """Return the source; only the modules that it needs are imported, and only the text encoder needs torch."""
     if config.source == "encoder":
         from semco.labels.encoder import EncoderSource
 

@@ -19,6 +19,7 @@ from semco.errors import UserError, unknown
 from semco.models.backbone import Backbone
 from semco.models.cnn13 import CNN13
 from semco.models.efficientnet_lite import LITE_LAYOUTS, MEAN, STD, EfficientNetLite
+from semco.models.familiarity import Familiarity
 from semco.models.hf import PREFIX, build_hf
 from semco.models.normalisation import Norm
 from semco.models.pretrained import PUBLISHED_WEIGHTS, load_published, load_weights
@@ -42,11 +43,16 @@ class Network(nn.Module):
     """A backbone shared by a linear one-hot head and optionally a semantic and a rotation head."""
 
     def __init__(
-        self, backbone: Backbone, heads: dict[str, nn.Module], transform: FeatureTransform | None = None
+        self,
+        backbone: Backbone,
+        heads: dict[str, nn.Module],
+        transform: FeatureTransform | None = None,
+        familiarity: Familiarity | None = None,
     ) -> None:
         super().__init__()
         self.backbone = backbone
         self.transform = transform  # what the heads read in place of the features, if a method has fitted one
+        self.familiarity = familiarity  # of saved models with frozen features
         self.heads = nn.ModuleDict(heads)
         # Frozen layers, and norms with frozen statistics: they are in evaluation mode also while the rest is trained.
         self.evaluated_layers: list[nn.Module] = []
@@ -60,8 +66,12 @@ class Network(nn.Module):
     def forward(self, images: Tensor) -> Outputs:
         """Return the outputs for images (N, C, H, W)."""
         if self.transform is None:
-            return self.heads_from(self.backbone(images))
-        return self.heads_from(self.transform(self.backbone.views(images, has_close_up=self.transform.has_close_up)))
+            features = self.backbone(images)
+            outputs = self.heads_from(features)
+        else:
+            views = self.backbone.views(images, has_close_up=self.transform.has_close_up)
+            features, outputs = views[:, 0], self.heads_from(self.transform(views))
+        return outputs if self.familiarity is None else replace(outputs, familiarity=self.familiarity(features))
 
     def heads_from(self, features: Tensor) -> Outputs:
         """Return the outputs for features (N, F), which a method may have changed."""
@@ -84,12 +94,13 @@ def build_network(
     *,
     saved: Mapping[str, Any] | None = None,
     transform: TransformShape | None = None,
+    has_familiarity: bool = False,
 ) -> Network:
     """Return a freshly initialised network; torch's global seed decides all weights that are not loaded.
 
     The initial weights of a part do not depend on which heads are built, so that methods start from the same weights.
     ``saved``: `Backbone.architecture` of a saved model, whose weights follow; none are looked for elsewhere.
-    ``transform``: the shape of the transform of a saved model.
+    ``transform``: the shape of the transform of a saved model; ``has_familiarity``: whether it knows "none of these".
     """
     assert set(heads) <= set(HEADS), f"unknown heads in {heads}"
     backbone = build_backbone(config, in_channels, image_size, saved=saved)
@@ -102,7 +113,8 @@ def build_network(
     seed = int(torch.randint(2**31, (), device="cpu"))
     built = {name: _seeded(makers[name], seed + i) for i, name in enumerate(HEADS) if name in {"one_hot", *heads}}
     fitted = None if transform is None else FeatureTransform.empty(backbone.out_features, transform)
-    return Network(backbone, built, fitted)
+    known = Familiarity(torch.zeros(num_classes, backbone.out_features)) if has_familiarity else None
+    return Network(backbone, built, fitted, known)
 
 
 def build_backbone(

@@ -28,6 +28,7 @@ from semco.evaluation.model_check import ClassNames, ImageSide
 from semco.evaluation.model_file import ModelDescription, SavedModel, load_model
 from semco.evaluation.probabilities import Head, finite_array
 from semco.evaluation.results import group_names
+from semco.evaluation.thresholds import Thresholds
 from semco.files import exists
 from semco.predict.zero_shot import with_classes
 from semco.run.folder import RunFolder
@@ -50,6 +51,8 @@ class About:
     """The head that predicts."""
     heads: tuple[Head, ...]
     """The heads that the model has: ``one_hot``, and ``semantic`` if it was trained with one."""
+    thresholds: Thresholds = ()
+    """Below which familiarity a photo shows none of the classes (`choose_threshold`)."""
 
     @cached_property
     def groups(self) -> tuple[str, ...]:
@@ -71,6 +74,14 @@ class Scores:
     """Of the head that predicts."""
     by_head: Mapping[str, NDArray[np.float32]]
     """Of each head that the model has."""
+    familiarity: NDArray[np.float32] | None = None
+    """How much each photo looks like those of the classes (N,), if the model knows."""
+
+    def row(self, i: int) -> Scores:
+        """Return the scores of one image as a batch."""
+        one = slice(i, i + 1)
+        familiarity = None if self.familiarity is None else self.familiarity[one]
+        return Scores(self.chosen[one], {head: each[one] for head, each in self.by_head.items()}, familiarity)
 
 
 class Engine(Protocol):
@@ -104,7 +115,8 @@ class TorchEngine:
     def _score(self, images: Tensor) -> Scores:
         outputs = self._network(normalise_images(images.to(self.device), self._mean, self._std))
         found = {name: finite_array(scorer(outputs).cpu()) for name, scorer in self._scorers.items()}
-        return Scores(found[self.about.head], {head: found[head] for head in self.about.heads})
+        familiarity = None if outputs.familiarity is None else finite_array(outputs.familiarity.cpu())
+        return Scores(found[self.about.head], {head: found[head] for head in self.about.heads}, familiarity)
 
 
 def about_of(description: ModelDescription, head: Head | None = None) -> About:
@@ -121,6 +133,7 @@ def about_of(description: ModelDescription, head: Head | None = None) -> About:
         channels=description.channels,
         head=chosen,
         heads=tuple(name for name, is_there in available.items() if is_there),
+        thresholds=description.thresholds,
     )
 
 

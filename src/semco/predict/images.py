@@ -10,6 +10,7 @@ from typing import TextIO
 
 from semco.data.datasets import ProgressCallback
 from semco.data.listing import Entry
+from semco.data.names import NONE_OF_THESE
 from semco.errors import UserError
 from semco.evaluation.probabilities import Head
 from semco.predict.engine import About
@@ -98,16 +99,20 @@ class Summary:
     """How many photos were predicted, and which could not be read."""
 
     predicted: int = 0
+    none_of_these: int = 0
+    """Those of them that show none of the classes."""
     unreadable: int = 0
     skipped: list[str] = field(default_factory=list)  # the first of them, with the reasons
 
     def add(self, batch: Sequence[Prediction]) -> None:
         skipped = [f"{each.path} ({each.error})" for each in batch if each.error is not None]
-        self.add_counts(len(batch) - len(skipped), len(skipped), skipped)
+        none = sum(each.label == NONE_OF_THESE for each in batch)
+        self.add_counts(len(batch) - len(skipped), none, len(skipped), skipped)
 
-    def add_counts(self, predicted: int, unreadable: int, skipped: Sequence[str]) -> None:
+    def add_counts(self, predicted: int, none_of_these: int, unreadable: int, skipped: Sequence[str]) -> None:
         """Add what another summary has counted."""
         self.predicted += predicted
+        self.none_of_these += none_of_these
         self.unreadable += unreadable
         self.skipped += skipped[: NAMED_SKIPPED - len(self.skipped)]
 
@@ -133,7 +138,7 @@ def write_predictions(
     some: bool = False,
 ) -> Summary:
     """Predict photos and write one row for each, in order; with ``some``, one of them at least must be readable."""
-    rows = Rows(predictor.about, output.top, output.least)
+    rows = Rows(predictor.about, output.top, output.least, says_none=predictor.threshold is not None)
     format_name, summary = choose_format(output.file, output.format), Summary()
     with open_table(output.file, format_name, rows, sys.stdout) as table:
         _write_all(output, predictor, photos, table, summary, on_progress)

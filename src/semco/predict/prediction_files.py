@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from semco.data.listing import Entry
+from semco.data.names import NONE_OF_THESE
 from semco.errors import UserError
 from semco.files import atomic_path, exists, readable_name
 from semco.predict.engine import About
@@ -21,7 +22,7 @@ from semco.predict.predictions import Prediction, as_row, columns
 
 Format = Literal["csv", "jsonl", "parquet"]
 FORMATS: tuple[Format, ...] = get_args(Format)
-SURE = "sure"
+SURE, NONE = "sure", "none_of_these"
 ROWS_OF_GROUP = 10_000  # of a Parquet file
 
 
@@ -32,16 +33,21 @@ class Table(Protocol):
 
 
 class Rows:
-    """Predictions as rows; with ``least``, a column ``sure`` says whether the confidence is at least that."""
+    """Predictions as rows; with ``least``, a column ``sure`` says whether the confidence is at least that.
 
-    def __init__(self, about: About, top: int = 2, least: float | None = None) -> None:
-        self._about, self._top, self._least = about, top, least
-        self.columns = (*columns(about, top), *([] if least is None else [SURE]))
+    With ``says_none``, a column says for which photos the answer is "none of these".
+    """
+
+    def __init__(self, about: About, top: int = 2, least: float | None = None, *, says_none: bool = False) -> None:
+        self._about, self._top, self._least, self._says_none = about, top, least, says_none
+        self.columns = (*columns(about, top), *([] if least is None else [SURE]), *([NONE] if says_none else []))
 
     def of(self, prediction: Prediction) -> dict[str, Any]:
         row: dict[str, Any] = as_row(prediction, self._about, self._top)
         if self._least is not None:
             row[SURE] = None if prediction.confidence is None else prediction.confidence >= self._least
+        if self._says_none:
+            row[NONE] = None if prediction.label is None else prediction.label == NONE_OF_THESE
         return row
 
 
@@ -88,7 +94,7 @@ def _schema(names: Sequence[str]) -> pa.Schema:
 
 
 def _type_of(column: str) -> pa.DataType:
-    if column == SURE:
+    if column in (SURE, NONE):
         return pa.bool_()
     return pa.float64() if column.endswith("confidence") else pa.string()
 
@@ -147,9 +153,10 @@ class Sorter:
 
     def add(self, entry: Entry, prediction: Prediction) -> None:
         """Copy or link a photo that could be read; one with a name that is taken gets a number."""
-        if prediction.label is None or prediction.confidence is None:
+        if prediction.label is None:
             return
-        kind = SURE if prediction.confidence >= self._least else "unsure"
+        is_sure = prediction.confidence is not None and prediction.confidence >= self._least
+        kind = SURE if is_sure else "unsure"
         folder = self._folder / kind / _folder_name(prediction.label)
         folder.mkdir(parents=True, exist_ok=True)
         name = Path(entry.name).name

@@ -6,10 +6,12 @@ Shapes: N images, K classes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from semco.data.names import NONE_OF_THESE
+from semco.evaluation.thresholds import Threshold
 from semco.predict.engine import About, Scores
 
 Cell = str | float | None
@@ -30,6 +32,8 @@ class Prediction:
     """The most probable classes with their probabilities, as many as were asked for."""
     heads: Mapping[str, tuple[str, float]] = field(default_factory=dict)
     """The most probable class of each head with its probability."""
+    familiarity: float | None = None
+    """How much the photo looks like those of the classes, from -1 to 1, if the model knows."""
     error: str | None = None
     """Why the image could not be read; None if it could."""
 
@@ -59,6 +63,22 @@ def _prediction(
         group=about.groups[order[0]],
         top=tuple(ranked[:top]),
         heads={head: (about.class_names[k], float(scores.by_head[head][row, k])) for head, k in best.items()},
+        familiarity=None if scores.familiarity is None else float(scores.familiarity[row]),
+    )
+
+
+def or_none_of_these(prediction: Prediction, threshold: Threshold | None) -> Prediction:
+    """Return the answer "none of these" for a photo below the threshold; its most probable class is the runner-up."""
+    known = prediction.familiarity
+    if threshold is None or known is None or known >= threshold.least:
+        return prediction
+    return replace(
+        prediction,
+        label=NONE_OF_THESE,
+        confidence=None,
+        runner_up=prediction.label,
+        runner_up_confidence=prediction.confidence,
+        group=NONE_OF_THESE,
     )
 
 

@@ -27,9 +27,10 @@ from semco.data.listing import Entry
 from semco.errors import UserError, brief
 from semco.evaluation.engine import EngineName
 from semco.evaluation.probabilities import Head
+from semco.evaluation.thresholds import choose_threshold
 from semco.predict.engine import About, Engine, Scores, torch_engine
 from semco.predict.onnx.engine import OnnxEngine
-from semco.predict.predictions import Prediction, predictions_of
+from semco.predict.predictions import Prediction, or_none_of_these, predictions_of
 
 # Batches that are decoded ahead of the one that the network reads.
 BATCHES_AHEAD = 2
@@ -42,8 +43,10 @@ P = TypeVar("P")  # a photo: a path, an entry, or the position of an array
 class Predictor:
     """A trained model that is ready to predict; `load` makes one."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, none_of_these: float | None = None) -> None:
         self.engine = engine
+        thresholds = engine.about.thresholds
+        self.threshold = None if none_of_these is None else choose_threshold(thresholds, none_of_these)
 
     @property
     def about(self) -> About:
@@ -121,7 +124,8 @@ class Predictor:
     ) -> tuple[list[P], list[Prediction]]:
         """Return a batch and its predictions in its order, also for those photos that could not be read."""
         names = [str(photo) for photo, image in batch if not isinstance(image, str)]
-        found = iter([] if scores is None else predictions_of(names, scores, self.about, top))
+        known = [] if scores is None else predictions_of(names, scores, self.about, top)
+        found = (or_none_of_these(each, self.threshold) for each in known)
         answers = [
             Prediction(str(photo), error=image) if isinstance(image, str) else next(found) for photo, image in batch
         ]
@@ -134,19 +138,22 @@ def load(
     device: str = "auto",
     classes: Sequence[str] | None = None,
     engine: EngineName = "auto",
+    none_of_these: float | None = None,
 ) -> Predictor:
     """Return the model of a run folder, of its ``model/`` folder, or of an exported ``.onnx`` file, ready to predict.
 
     ``head``: ``one_hot``, ``semantic`` or ``average``; None is the head of the run. ``classes``: other class names,
     among which the semantic head chooses. ``engine``: what computes the backbone; ``auto`` is OpenVINO or ONNX Runtime
-    for large images on CPUs if one of them is installed. ONNX Runtime alone runs an exported file.
+    for large images on CPUs if one of them is installed. ONNX Runtime alone runs an exported file. ``none_of_these``:
+    0.01, 0.05 or 0.1; the answer is "none of these" for photos that are less familiar than this part of the photos of
+    the classes.
     """
     path = Path(path)
     if path.suffix.lower() == ".onnx" and not path.is_dir():
         if classes is not None or engine not in ("auto", "onnx"):
             raise UserError(f"{path} is an exported model; other classes, or other engines, need the run folder.")
-        return Predictor(OnnxEngine(path, head))
-    return Predictor(torch_engine(path, head, device, classes, engine))
+        return Predictor(OnnxEngine(path, head), none_of_these)
+    return Predictor(torch_engine(path, head, device, classes, engine), none_of_these)
 
 
 def map_ahead(work: Any, items: Iterable[Any], ahead: int, threads: int | None = None) -> Iterator[tuple[Any, Any]]:

@@ -29,6 +29,7 @@ from semco.predict.predictor import Predictor, load
 
 # Photos per part, rounded up to whole batches.
 PHOTOS_PER_PART = 4096
+COUNTS = ("predicted", "none_of_these", "unreadable")  # of a `Summary`
 
 
 @dataclass(frozen=True)
@@ -38,11 +39,12 @@ class Model:
     path: Path
     head: Head | None = None
     classes: Sequence[str] | None = None
+    none_of_these: float | None = None
 
     def load(self) -> Predictor:
         """Load the model. A run folder is always run by torch, so that all machines compute the same."""
         engine: EngineName = "auto" if self.path.suffix.lower() == ".onnx" else "torch"
-        return load(self.path, self.head, classes=self.classes, engine=engine)
+        return load(self.path, self.head, classes=self.classes, engine=engine, none_of_these=self.none_of_these)
 
     def weights(self, predictor: Predictor) -> str:
         """Return the checksum of the weights."""
@@ -79,7 +81,8 @@ def predict_parts(
             check_shared(ray, output.file)
             work = Work(parts, output, model, Path.cwd())
             for row in _rows(ray, work, missing, options):
-                summary.add_counts(int(row["predicted"]), int(row["unreadable"]), json.loads(row["skipped"]))
+                predicted, none, unreadable = (int(row[name]) for name in COUNTS)
+                summary.add_counts(predicted, none, unreadable, json.loads(row["skipped"]))
                 on_progress(summary.predicted + summary.unreadable)
         check_some(summary.predicted, summary.unreadable, summary.skipped)
     return summary
@@ -103,6 +106,7 @@ def _request(
         "photos": list(map(str, photos)),
         "top": output.top,
         "lowest confidence": output.least,
+        "none of these": None if predictor.threshold is None else predictor.threshold.share,
         "photos per part": per_part,
     }
 
@@ -158,8 +162,7 @@ class PartPredictor:
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, list[Any]]:
         summaries = [self._predict(int(number)) for number in batch["part"]]
         return {
-            "predicted": [each.predicted for each in summaries],
-            "unreadable": [each.unreadable for each in summaries],
+            **{name: [getattr(each, name) for each in summaries] for name in COUNTS},
             "skipped": [json.dumps(each.skipped) for each in summaries],
         }
 

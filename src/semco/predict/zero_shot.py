@@ -36,7 +36,7 @@ def with_classes(model: SavedModel, run: Path, names: Sequence[str]) -> SavedMod
         raise UserError(
             f"the label source has vectors of size {found.matrix.shape[1]}, but the model was trained with size {size}."
         )
-    others = {"class_names": tuple(names), "groups": tuple(range(len(names)))}
+    others = {"class_names": tuple(names), "groups": tuple(range(len(names))), "thresholds": ()}
     description = model.description.model_copy(update={**others, "heads": ("semantic",), "head": "semantic"})
     matrix = found.matrix
     if config.method.centres_label_vectors:  # subtract the same mean as in training

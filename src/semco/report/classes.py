@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from semco.data.datasets import simplify_name
+from semco.data.names import simplify_name
 from semco.evaluation.confusion import Confusion, confusion_from_json
 from semco.evaluation.metrics import per_class_accuracy, per_class_precision
 from semco.labels.matching.routes import MEAN_OF_WORDS, SPELLING_CORRECTION, WORD_DROPPING_ROUTES

@@ -25,8 +25,8 @@ from semco.files import open_regular
 from semco.predict.engine import About, Scores
 from semco.predict.onnx.trial import PHOTOS, SHAPE, try_model
 
-# The output of an exported model, and the key of its metadata.
-CHOSEN, METADATA = "probabilities", "semco"
+# The outputs of an exported model, and the key of its metadata.
+CHOSEN, FAMILIARITY, METADATA = "probabilities", "familiarity", "semco"
 EXTRA = "semco[onnx]"
 
 
@@ -52,6 +52,8 @@ class OnnxEngine:
         expected = ("float32", (SHAPE[0], len(self.about.class_names)))
         if any(outputs.get(name) != expected for name in self._wanted) or not self._has(self.about.head):
             raise UserError(f"{file} does not predict the {len(self.about.class_names)} classes that it names.")
+        if self.about.thresholds and outputs.get(FAMILIARITY) != ("float32", SHAPE[:1]):
+            raise UserError(f"{file} has thresholds of a familiarity that it does not predict.")
 
     def _has(self, head: Head) -> bool:
         """Return whether there is an output for a head; a model of one head has one output for everything."""
@@ -67,23 +69,29 @@ class OnnxEngine:
 
     def score_photos(self, photos: NDArray[np.uint8]) -> Scores:
         """Return the scores of photos (N, H, W, 3) of any size, which the graph makes square."""
-        found = self._run(photos)
+        found, familiarity = self._run(photos)
         by_head: dict[str, NDArray[np.float32]] = {head: found[output] for head, output in self._of_head.items()}
         if not by_head:  # the model has one head
-            return Scores(found[CHOSEN], dict.fromkeys(self.about.heads, found[CHOSEN]))
+            return Scores(found[CHOSEN], dict.fromkeys(self.about.heads, found[CHOSEN]), familiarity)
         if self.about.head == "average":
-            return Scores(((by_head["one_hot"] + by_head["semantic"]) / 2).astype(np.float32), by_head)
-        return Scores(by_head[self.about.head], by_head)
+            mean = ((by_head["one_hot"] + by_head["semantic"]) / 2).astype(np.float32)
+            return Scores(mean, by_head, familiarity)
+        return Scores(by_head[self.about.head], by_head, familiarity)
 
-    def _run(self, photos: NDArray[np.uint8]) -> dict[str, NDArray[np.float32]]:
+    def _run(self, photos: NDArray[np.uint8]) -> tuple[dict[str, NDArray[np.float32]], NDArray[np.float32] | None]:
+        """Return the probabilities by output, and the familiarity if the model has thresholds of it."""
+        more = [FAMILIARITY] if self.about.thresholds else []
         try:
-            arrays = self._session.run(self._wanted, {PHOTOS: photos})
+            arrays = self._session.run([*self._wanted, *more], {PHOTOS: photos})
         except Exception as error:  # ONNX Runtime raises errors of its own, whose base is Exception
             raise UserError(f"{self._file} cannot predict {len(photos)} photos ({brief(str(error))}).") from None
+        familiarity = _finite(arrays.pop()) if more else None
         shape = (len(photos), len(self.about.class_names))
+        if familiarity is not None and familiarity.shape != shape[:1]:
+            raise UserError(f"{self._file} does not predict one familiarity for each of {shape[0]} photos.")
         if any(array.shape != shape for array in arrays):
             raise UserError(f"{self._file} does not predict {shape[1]} classes for each of {shape[0]} photos.")
-        return dict(zip(self._wanted, map(_finite, arrays), strict=True))
+        return dict(zip(self._wanted, map(_finite, arrays), strict=True)), familiarity
 
 
 def _finite(values: NDArray[np.float32]) -> NDArray[np.float32]:

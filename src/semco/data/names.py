@@ -1,0 +1,41 @@
+"""Names of classes as they are shown: WordNet ids become words, and one class is for photos of no other class."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from semco.data.wordnet import readable_class
+from semco.errors import UserError
+
+# The class of photos that show none of the classes, and how people call its folder or its label.
+NONE_OF_THESE = "none of these"
+SPELLINGS = ("other", NONE_OF_THESE)
+
+
+def simplify_name(name: str) -> str:
+    """Return a name in lower case, with single spaces in place of white space, underscores and hyphens."""
+    return re.sub(r"[\s_-]+", " ", name).strip().casefold()
+
+
+def is_none_of_these(name: str) -> bool:
+    """Return whether a class is that of photos of no other class; its name says nothing about its looks."""
+    return simplify_name(name) in SPELLINGS
+
+
+def shown_name(folder: str) -> str:
+    """Return the name of the class that is in a folder."""
+    return NONE_OF_THESE if is_none_of_these(folder) else readable_class(folder)
+
+
+def shown_names(folders: Sequence[str]) -> list[str]:
+    """Return the class names of folders; WordNet ids are replaced, unless that would give a name to two folders."""
+    none = [folder for folder in folders if is_none_of_these(folder)]
+    if len(none) > 1:
+        raise UserError(
+            f"the folders {' and '.join(map(repr, none))} are both for photos of none of the classes; keep one of them."
+        )
+    names = [shown_name(folder) for folder in folders]
+    if len(set(names)) == len(names):
+        return names
+    return [NONE_OF_THESE if folder in none else folder for folder in folders]
