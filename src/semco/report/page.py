@@ -181,6 +181,7 @@ def _tiles(repeats: Sequence[Run]) -> list[Tile]:
     top5 = mean_or_none(result.top5 for result in results) if classes > 5 else None
     kind = evaluated_kind(runs)
     num_labels = results[0].num_labels if results else None
+    steps = f"{run.steps:,} steps" if run.steps else ""  # fitted heads take none
     tiles = [
         Tile(
             accuracy_title(kind).capitalize(),
@@ -193,7 +194,7 @@ def _tiles(repeats: Sequence[Run]) -> list[Tile]:
         ),
         Tile("Top-5 accuracy", format_accuracy(top5)),
         Tile("Labels", format_num_labels(num_labels or run.num_labels), f"{classes} classes" if classes else ""),
-        Tile("Time", format_duration(mean_or_none(run.seconds for run in runs)), f"{run.steps:,} steps"),
+        Tile("Time", format_duration(mean_or_none(run.seconds for run in runs)), steps),
         Tile("Calibration error", format_accuracy(error), "|confidence − accuracy|"),
     ]
     return [tile for tile in tiles if tile.value != MISSING]
