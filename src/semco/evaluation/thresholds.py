@@ -20,12 +20,12 @@ SHARES = (0.01, 0.05, 0.1)
 
 @dataclass(frozen=True)
 class Threshold:
-    """A familiarity below which a part of the photos of the classes falls."""
+    """A threshold of familiarity that rejects a given share of the photos of the classes."""
 
-    __pydantic_config__ = ConfigDict(extra="forbid")  # it may come from a stranger
+    __pydantic_config__ = ConfigDict(extra="forbid")  # the file may be untrusted
 
     share: Annotated[float, Field(gt=0, lt=1)]
-    """The part of the photos of the classes that is rejected."""
+    """The share of the photos of the classes that is rejected."""
     least: Annotated[float, Field(ge=-1.01, le=1.01)]  # a cosine, rounded
     """The lowest familiarity that is not rejected."""
 
@@ -34,15 +34,15 @@ Thresholds = Annotated[tuple[Threshold, ...], Field(max_length=20)]
 
 
 def describe_share(share: float) -> str:
-    """Return the error of a threshold in one phrase."""
+    """Return the share that a threshold rejects wrongly, in one phrase."""
     return f"rejects {100 * share:g} % of photos of your classes"
 
 
 def find_thresholds(familiarity: NDArray[np.floating]) -> tuple[Threshold, ...]:
     """Return the thresholds for `SHARES`, given the familiarity (N,) of photos whose labels were held out.
 
-    The r-th lowest of N values is above a new one of the same kind with probability r / (N + 1), so r is the share of
-    N + 1, rounded down; a share for which this is 0 has no threshold.
+    A new value is below the r-th lowest of N values of the same kind with probability r / (N + 1). So r is
+    share * (N + 1), rounded down; if that is 0, the share has no threshold.
     """
     ordered = np.sort(familiarity)
     ranks = {share: int(share * (len(ordered) + 1) + 1e-9) for share in SHARES}

@@ -98,7 +98,7 @@ def make_cells(
     settings: Sequence[str] = (),
     recipe: str | None = None,
 ) -> list[Cell]:
-    """Return every variant with every seed; everything else is equal. ``recipe`` is below all variants."""
+    """Return one cell per variant and seed; everything else is equal. ``recipe`` is applied before each variant."""
     if RunFolder(out).config_file.exists():
         raise UserError(f"{out} is the folder of a run; choose another folder for the comparison.")
     if len(set(variants)) < len(variants):

@@ -1,4 +1,4 @@
-"""Everything that a run needs, in one of possibly several processes; its parts are made when first used."""
+"""Everything that a run needs, in one of possibly several processes; its parts are created on first use."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Context:
         return replace(self, config=config, inputs=self.inputs if is_same else replace(self.inputs, config=config))
 
     def without_labels(self, held_out: NDArray[np.int64], name: str) -> Context:
-        """Return the same run without some of its labels, in a folder inside of the run folder."""
+        """Return the same run without some of its labels, in a folder inside the run folder."""
         split = self.problem.split
         problem = replace(self.problem, split=replace(split, labelled=np.delete(split.labelled, held_out)))
         run = RunFolder(self.run.folds / name)

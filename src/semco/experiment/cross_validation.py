@@ -1,4 +1,4 @@
-"""Labels that are held out in turn, and what a model and the linear probe predict for their images.
+"""Cross-validation: labels are held out in turn, and a model and the linear probe predict their images.
 
 Shapes: N labelled images.
 """
@@ -16,13 +16,13 @@ from semco.run.result import ProbeResult
 
 # Folds of a method that is trained, by what is trained; each costs as much as the run.
 FOLDS = {"heads": 3, "top": 2, "all": 0}
-# Those of a head that is fitted in about a second.
+# Folds of a head that is fitted in about a second.
 FITTED_FOLDS = 5
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Which images of one kind a model classifies rightly, and which the linear probe does."""
+    """Which images of one kind a model and the linear probe classify correctly."""
 
     kind: Kind
     model: Right  # (N,)
@@ -43,12 +43,12 @@ class Measured:
         return self.difference is not None and self.difference.high < 0
 
     def keep_probe(self) -> Measured:
-        """Return what holds if the probe is the model."""
+        """Return the comparison with the probe in the place of the model."""
         assert self.probe is not None
         return replace(self, model=self.probe)
 
     def probe_result(self, *, is_kept: bool) -> ProbeResult | None:
-        """Return the yardstick beside the model, if there is one."""
+        """Return the result of the probe beside the model, if there is one."""
         if self.probe is None:
             return None
         accuracy = Accuracy.count(self.probe, self.kind)
@@ -58,8 +58,8 @@ class Measured:
 def fold_positions(class_ids: NDArray[np.int64], folds: int, seed: int) -> list[NDArray[np.int64]]:
     """Return the positions of each fold among the labelled images (N,), with about equal parts of every class.
 
-    The only label of a class is never held out: nothing could predict its class without it. Labels of a class are in
-    different folds as long as there are enough, so that a class with two labels loses one of them at a time.
+    The only label of a class is never held out, because its class could not be predicted without it. The labels of a
+    class are in different folds as far as possible, so a class with two labels loses one of them at a time.
     """
     generator = make_numpy_generator(seed, "folds")
     ordered: list[int] = []

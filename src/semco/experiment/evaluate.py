@@ -20,7 +20,7 @@ from semco.evaluation.results import Evaluation, evaluate_probabilities
 from semco.experiment.context import Context
 from semco.training.statistics import TEST_ACCURACY
 
-# Images with a label on which the accuracy is measured while a run trains: enough for a curve, and soon done.
+# Labelled images on which the accuracy is measured during training: enough for a curve, and fast.
 MOST_LABELLED = 1_000
 
 
@@ -51,14 +51,14 @@ def test_scores_by_head(context: Context, network: nn.Module, *, is_probe: bool)
 
 
 def are_right(context: Context, network: nn.Module, index: Tensor, head: Head) -> NDArray[np.bool_]:
-    """Return for which training images at ``index`` a head of the network predicts the class."""
+    """Return which training images at ``index`` a head of the network classifies correctly."""
     scores = training_scores(context, network, index, head)
     right: NDArray[np.bool_] = scores.argmax(axis=1) == context.problem.dataset.train_labels[index].numpy()
     return right
 
 
 def rights_of(context: Context, scores: NDArray[np.float32]) -> NDArray[np.bool_]:
-    """Return for which test images with a known class the most probable one (N, K) is right."""
+    """Return which test images with a known class are classified correctly, given probabilities (N, K)."""
     labels = context.problem.dataset.test_labels
     assert labels is not None
     right: NDArray[np.bool_] = (scores.argmax(axis=1) == labels.numpy())[labels.numpy() >= 0]
@@ -88,7 +88,7 @@ def validation_accuracy(context: Context, network: nn.Module, head: Head) -> flo
 
 
 def evaluate(context: Context, scores: NDArray[np.float32] | None, head: Head) -> Evaluation | None:
-    """Evaluate the test images, which select nothing."""
+    """Evaluate the test images; nothing is selected by them."""
     dataset = context.problem.dataset
     if scores is None or dataset.test_labels is None:
         return None
@@ -97,13 +97,13 @@ def evaluate(context: Context, scores: NDArray[np.float32] | None, head: Head) -
 
 
 def _scores(context: Context, network: nn.Module, batches: Iterable[Tensor], head: Head) -> NDArray[np.float32]:
-    """Return the probabilities (N, K) of the inputs of all processes, of which each gives its share."""
+    """Return the probabilities (N, K) of all inputs, gathered from the shares of all processes."""
     scorer = Scorer(head, context.problem.label_vectors.to(context.device), context.method.scale)
     return _gathered(context, predict_probabilities(network, batches, scorer), context.problem.dataset.num_classes)
 
 
 def _gathered(context: Context, scores: NDArray[np.float32], columns: int) -> NDArray[np.float32]:
-    """Return the rows of all processes; those of a process without images have no columns yet."""
+    """Return the rows of all processes; the rows of a process without images have no columns."""
     scores = scores.reshape(-1, columns)
     everything: NDArray[np.float32] = gather_uneven_rows(torch.from_numpy(scores), context.processes).numpy()
     return everything

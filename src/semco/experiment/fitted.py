@@ -1,6 +1,6 @@
 """Fit the head of a method that takes no steps, and judge it against the linear probe on labels that were held out.
 
-The plain view of each photo comes first: a linear probe on it is the first answer, and the yardstick of what follows.
+A linear probe on the plain view of each photo is fitted first. It is the baseline that the method is compared with.
 
 Shapes: N labelled photos, V views, F features, D inputs of the head, K classes.
 """
@@ -47,14 +47,14 @@ class Rows:
         return self.inputs.plain(self.index[position]).cpu()
 
     def through(self, change: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return what becomes of the features of all rows, of which few are in the memory at a time."""
+        """Return the transformed features of all rows; only a few rows are in memory at a time."""
         parts = [change(self.read(part)) for part in torch.arange(len(self)).split(READ)]
         return torch.cat(parts) if parts else torch.empty(0, 0)
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A fitted head, what it reads, and for which photos of each kind it is right."""
+    """A fitted head, the transform of its inputs, and the photos of each kind that it classifies correctly."""
 
     head: LinearHead
     transform: FeatureTransform | None
@@ -90,7 +90,7 @@ def _judge(context: Context, best: Candidate, probe: Candidate) -> Verdict:
 
 
 def _on_main(context: Context, compute: Callable[[], Candidate]) -> Candidate:
-    """Compute in the main process; the others receive the result."""
+    """Compute something in the main process and send the result to the others."""
     found: Candidate | None = None
     with same_error_everywhere(context.processes):
         if context.processes.is_main:
@@ -101,14 +101,14 @@ def _on_main(context: Context, compute: Callable[[], Candidate]) -> Candidate:
 
 
 def _inputs(context: Context, *, has_close_up: bool) -> tuple[Inputs, Inputs | None]:
-    """Return the features of training and test photos, which may have to be computed first; in all processes."""
+    """Return the features of training and test photos, computed first if necessary. All processes must call this."""
     return context.inputs.views_of_training(has_close_up=has_close_up), context.inputs.views_of_test(
         has_close_up=has_close_up
     )
 
 
 def _fit_probe(context: Context, training: Inputs, test: Inputs | None) -> Candidate:
-    """Fit the linear probe; where labels are held out, its penalty is the one that was chosen with all of them."""
+    """Fit the linear probe; fits without held-out labels use the penalty that was chosen with all labels."""
     classes, class_ids = context.problem.dataset.num_classes, context.problem.labelled_class_ids
     x = _rows(training, context.problem.split.labelled).through(_plain)
     probe = fit_probe(x, class_ids, classes)
@@ -123,7 +123,7 @@ def _fit_probe(context: Context, training: Inputs, test: Inputs | None) -> Candi
 def _fit_method(
     context: Context, method: FittedMethod[MethodConfig], training: Inputs, test: Inputs | None
 ) -> Candidate:
-    """Fit the method to all labels and, to judge it, without those of each fold."""
+    """Fit the method to all labels and, to measure its accuracy, once per fold without the labels of the fold."""
     split, class_ids = context.problem.split, context.problem.labelled_class_ids
     pool = some_of(split.unlabelled, method.most_pool, context.config.training.seed)
     everything = np.union1d(split.labelled, pool)
@@ -138,7 +138,7 @@ def _fit_method(
 def _held_out(
     context: Context, x: Tensor, fit: Callable[[Tensor, Tensor], LinearHead]
 ) -> tuple[Tensor, NDArray[np.int64]]:
-    """Return logits (n, K) of labelled rows by heads that were fitted without them, and the positions of the rows."""
+    """Return the logits (n, K) of labelled rows from heads fitted without them, and the positions of the rows."""
     class_ids = context.problem.labelled_class_ids
     folds = fold_positions(class_ids.numpy(), FITTED_FOLDS, context.config.training.seed)
     logits = [torch.empty(0, context.problem.dataset.num_classes)]
@@ -156,7 +156,7 @@ def _measure(
     held_out_logits: Tensor,
     held_out: NDArray[np.int64],
 ) -> Candidate:
-    """Return the candidate with the photos of each kind that it is right for."""
+    """Return the candidate with the photos of each kind that it classifies correctly."""
     dataset, validation = context.problem.dataset, context.problem.split.validation
     change = _plain if fitted.transform is None else fitted.transform
 
@@ -175,7 +175,7 @@ def _measure(
 
 
 def _accuracy(candidate: Candidate) -> str:
-    """Return the accuracy of a candidate in one phrase: on test photos, else on others whose labels were held out."""
+    """Return the accuracy of a candidate in one phrase: on test photos, else on photos whose labels were held out."""
     order: Sequence[Kind] = ("test", "validation", "cross_validation")
     kind = next(kind for kind in order if kind in candidate.right)
     accuracy = Measured(kind, candidate.right[kind]).accuracy
@@ -191,7 +191,7 @@ def _plain(views: Tensor) -> Tensor:
 
 
 def some_of(index: NDArray[np.int64], most: int, seed: int) -> NDArray[np.int64]:
-    """Return at most so many positions, chosen at random."""
+    """Return positions chosen at random, at most as many as asked for."""
     if len(index) <= most:
         return index
     return np.sort(make_numpy_generator(seed, "pool").choice(index, most, replace=False))

@@ -16,7 +16,7 @@ from semco.run.checkpoint import digest
 
 
 class InitialNetwork:
-    """The initial weights of a run: the seed decides those that are not loaded."""
+    """The initial weights of a run; those that are not loaded depend on the seed."""
 
     def __init__(self, config: Config, problem: Problem, heads: Sequence[str]) -> None:
         self._config, self._problem, self._heads = config, problem, heads
@@ -35,7 +35,7 @@ class InitialNetwork:
         )
 
     def copy(self) -> Network:
-        """Return a network of its own."""
+        """Return a new copy of the network."""
         return copy.deepcopy(self._network)
 
     @cached_property

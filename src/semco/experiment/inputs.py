@@ -1,6 +1,6 @@
-"""What the trained part of a network reads: views of images, or outputs of the frozen layers, computed once.
+"""Inputs of the trained part of a network: views of images, or outputs of the frozen layers, computed once.
 
-It does not depend on which images are labelled, so that a run and its repeats without some labels share it.
+They do not depend on which images are labelled, so a run and the runs of its cross-validation share them.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from semco.training.execution import prepare_network
 from semco.training.features import CachedInputs, CloseUpInputs, FeatureFile, ViewInputs
 from semco.training.observer import Observer
 
-# Bytes that all cached outputs of frozen layers may take; the files that were used longest ago are removed.
+# Limit in bytes on all cached outputs of frozen layers; the least recently used files are removed.
 MOST_CACHED = 20 * 10**9
-# Bytes that those for the test images may take; larger ones are computed anew each time, which is twice per run.
+# Limit in bytes on those for the test images; larger ones are not stored but computed twice per run.
 MOST_TEST_BYTES = 2 * 10**9
 # The parts of the data, as the seal of the problem names them.
 TRAINING, TEST = "training images", "test images"
@@ -71,17 +71,17 @@ class RunInputs:
 
     @property
     def is_fitted(self) -> bool:
-        """Whether the method takes no steps, and so trains no layer of the backbone."""
+        """Whether the method takes no steps and therefore trains no layer of the backbone."""
         return issubclass(self.method, FittedMethod)
 
     @cached_property
     def is_cached(self) -> bool:
-        """Whether outputs of frozen layers are computed once: not if the method changes the images itself."""
+        """Whether outputs of frozen layers are computed once; False if the method changes the images itself."""
         return self._tuned.first > 0 and not self.method.changes_images
 
     @cached_property
     def training(self) -> Inputs:
-        """The training images; those of a method that is fitted are features (V, F) of their views."""
+        """The training images; for a fitted method, the features (V, F) of their views."""
         if self.is_fitted:
             return self.views_of_training(has_close_up=self.config.method.has_close_up)
         images, file = self._views_of(self.problem.dataset.train_images), self.training_file
@@ -129,7 +129,7 @@ class RunInputs:
         yield from self._run_frozen(batches, len(images[share])) if self.is_cached else batches
 
     def views_of_training(self, *, has_close_up: bool) -> Inputs:
-        """Return the features of the views of the training images, which are computed unless they are stored."""
+        """Return the features of the views of the training images; they are computed unless they are stored."""
         return ViewInputs([self._view(TRAINING, each) for each in ((False, True) if has_close_up else (False,))])
 
     def views_of_test(self, *, has_close_up: bool) -> Inputs | None:
@@ -139,7 +139,7 @@ class RunInputs:
         return ViewInputs([self._view(TEST, each) for each in ((False, True) if has_close_up else (False,))])
 
     def view_files(self, *, has_close_up: bool) -> list[FeatureFile]:
-        """Return the files of the features that a method which is fitted reads, in the order of their use."""
+        """Return the feature files that a fitted method reads, in the order in which it uses them."""
         parts = [TRAINING] if self.problem.dataset.test_images is None else [TRAINING, TEST]
         each = [(part, is_close_up) for is_close_up in (False, True) for part in parts]
         return [self._view_file(*one) for one in each if has_close_up or not one[1]]
@@ -168,7 +168,7 @@ class RunInputs:
 
     @torch.inference_mode()
     def shape_for(self, images: Inputs) -> tuple[int, ...]:
-        """Return the shape of what the trained part reads: an image, or an output of the frozen layers."""
+        """Return the shape of one input of the trained part: an image, or an output of the frozen layers."""
         if not self.is_cached:
             return images.shape
         # By torch, because another engine need not be loaded if all outputs are stored.
@@ -205,7 +205,7 @@ class RunInputs:
 
     @cached_property
     def features_folder(self) -> Path:
-        """The folder of all files of outputs of frozen layers; asked for first, all processes have to ask."""
+        """The folder of all stored outputs of frozen layers. All processes must read this when it is first used."""
         return broadcast_from_main(cache_folder("features") or self.run / "features", self.processes)
 
     @cached_property
@@ -213,7 +213,7 @@ class RunInputs:
         return self.shape_for(self._views_of(self.problem.dataset.train_images[:1]))
 
     def _feature_file(self, sealed: str, count: int, views: int, augment: dict[str, Any] | None = None) -> FeatureFile:
-        """Return the file for ``count`` images, which the seal of the problem has under this name."""
+        """Return the file for ``count`` images, whose checksum has this name in the seal of the problem."""
         key = digest_of(
             [
                 self.problem.data_seal.values[sealed],
@@ -230,7 +230,7 @@ class RunInputs:
         return FeatureFile(self.features_folder / key, count, views, self._frozen_shape)
 
     def _cached(self, file: FeatureFile, images: Inputs, what: str, name: str) -> CachedInputs:
-        """Compute the outputs of the frozen layers, unless a run before has done so; ``name`` is for the progress."""
+        """Compute the outputs of the frozen layers unless an earlier run did; ``name`` is shown with the progress."""
         with same_error_everywhere(self.processes):
             if self.processes.is_main and not file.is_complete():
                 self.observer.on_message(self._announcement(file, what))
@@ -238,13 +238,13 @@ class RunInputs:
                 file.compute(self.frozen, images, self.device, self._progress_of(file, name))
         try:
             return CachedInputs(file, self.device)
-        except FileNotFoundError:  # another run has just removed it, to make room for its own
+        except FileNotFoundError:  # another run has just removed it to make room for its own file
             if self.processes.world_size > 1:
                 raise
             return self._cached(file, images, what, name)
 
     def _progress_of(self, file: FeatureFile, name: str) -> Callable[[int, int], None]:
-        """Return what reports the images of a file that are done; of views, as a part of all views of all images."""
+        """Return the function that reports progress; with several views, as a part of all views of all images."""
         if not self.is_fitted:
             return partial(self.observer.on_loading, name)
         files = self.view_files(has_close_up=self.config.method.has_close_up)

@@ -18,13 +18,13 @@ from semco.experiment.fit import make_trainer
 from semco.run.accuracy import Right, percent
 from semco.training.signals import Interrupted
 
-# Part of the labels that the probe has learned; a network that has learned fewer of them was not trained well.
+# Training has failed if the accuracy on the training labels is below this fraction of that of the probe.
 LEARNED = 0.8
 
 
 @dataclass(frozen=True)
 class Yardstick:
-    """The linear probe on the initial features, and for which test images it is right, if there are any."""
+    """The linear probe on the initial features, and which test images it classifies correctly, if there are any."""
 
     network: nn.Module
     test: Right | None
@@ -32,14 +32,14 @@ class Yardstick:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The network that is kept, the head that predicts, and how good it is where labels were held out."""
+    """The network that is kept, the head that predicts, and its accuracy on held-out labels."""
 
     network: nn.Module
     head: Head
     keeps_probe: bool = False
     held_out: Measured | None = None
     probe_test: Right | None = None
-    """For which test images the probe is right; None if there are none, or no probe."""
+    """Which test images the probe classifies correctly; None if there are no test images or no probe."""
 
 
 def measure_probe(context: Context) -> Yardstick | None:
@@ -73,7 +73,7 @@ def judge(context: Context, trained: nn.Module, yardstick: Yardstick | None) -> 
 
 
 def _has_collapsed(context: Context, trained: nn.Module, probe: nn.Module) -> bool:
-    """Return whether the trained network is wrong on many of its own labels, which the probe has learned."""
+    """Return whether the trained network is wrong on many of its training labels that the probe has learned."""
     index = torch.from_numpy(context.problem.split.labelled)
     learned, known = (float(each.mean()) for each in _right(context, trained, probe, index))
     if learned >= LEARNED * known:
@@ -104,21 +104,21 @@ def _compare(context: Context, trained: nn.Module, probe: nn.Module) -> Measured
 
 
 def folds_of(context: Context) -> list[NDArray[np.int64]]:
-    """Return the positions of the labels of each fold; none if that would take too long, or labels are too few."""
+    """Return the positions of the labels of each fold; none if that would take too long or there are too few labels."""
     folds = FOLDS[context.config.model.tune]
     class_ids = context.problem.labelled_class_ids.numpy()
     return fold_positions(class_ids, folds, context.config.training.seed) if folds else []
 
 
 def _outcome_of_fold(context: Context, number: int, held_out: NDArray[np.int64]) -> tuple[Right, Right]:
-    """Train without some labels, and return for which of these images the trained network and the probe are right."""
+    """Train without some labels; return which of their images the network and the probe classify correctly."""
     part = context.without_labels(held_out, str(number))
     part.run.checkpoints.mkdir(parents=True, exist_ok=True)
     trainer = make_trainer(part)
     probe = part.model.probe_part()
     try:
         trainer.run()
-    except Interrupted as stopped:  # the folder of a part cannot be resumed by itself
+    except Interrupted as stopped:  # the folder of a fold cannot be resumed by itself
         raise Interrupted(stopped.number, context.config.training.total_steps, context.run.path) from None
     return _right(part, trainer.average, probe, torch.from_numpy(context.problem.split.labelled[held_out]))
 

@@ -32,7 +32,7 @@ Equal = Literal["steps", "time"]
 
 @dataclass(frozen=True)
 class Lengths:
-    """The steps of each variant, and in which sense they are equal."""
+    """The steps of each variant, and whether steps or times are equal."""
 
     equal: Equal
     minutes: float | None  # None: nothing had to be timed
@@ -83,10 +83,10 @@ def choose_lengths(
     saved: Lengths | None = None,
     steps_of: Callable[[Config, float], int] | None = None,
 ) -> Lengths:
-    """Return the lengths of variants, each given by one cell; what was decided before stays.
+    """Return the lengths of variants, each given by one cell; lengths that were decided before are kept.
 
-    From loaded weights all methods take the same number of steps, which is soon done. From random weights the slowest
-    method decides how many fit into the minutes.
+    From loaded weights all methods take the same small number of steps. From random weights all take as many steps as
+    the slowest method can take in the given minutes.
     """
     known = {} if saved is None else saved.steps
     missing = [cell for cell in cells if cell.variant not in known]

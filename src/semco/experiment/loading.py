@@ -1,4 +1,4 @@
-"""Read the data of a request, and what the rules of `semco.resolve` may know about them."""
+"""Read the data of a request and the facts about them that the rules of `semco.resolve` use."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def native_size(request: Config) -> int | None:
 
 
 def facts_of(request: Config, dataset: Dataset, observer: Observer) -> DataFacts:
-    """Return what the rules may know about a data set."""
+    """Return the facts about a data set that the rules use."""
     used, spare = count_labels(
         dataset.train_labels,
         request.data,

@@ -28,7 +28,7 @@ class RunModel:
     """The networks of a run, in one of possibly several processes."""
 
     inputs: RunInputs
-    problem: Problem  # with the labels that the run may use; the inputs do not depend on them
+    problem: Problem  # has the labels that the run may use; the inputs do not depend on them
 
     @cached_property
     def _tuned(self) -> TunedNetwork:
@@ -62,7 +62,7 @@ class RunModel:
         return network.eval().requires_grad_(False)
 
     def _set_heads(self, network: Network) -> None:
-        """Set the one-hot head to the probe, and a linear semantic head to a ridge regression of the label vectors."""
+        """Initialise the one-hot head with the probe and a linear semantic head with a ridge regression."""
         assert self.probe is not None
         set_linear(network.heads["one_hot"], self.probe.head.weight, self.probe.head.bias)
         semantic = dict(network.heads).get("semantic")
@@ -78,14 +78,14 @@ class RunModel:
 
     @cached_property
     def seal(self) -> dict[str, Any]:
-        """The seal of the problem, and a checksum of loaded weights."""
+        """The checksums of the problem, and one of loaded weights."""
         if not self.is_pretrained:
             return self.problem.seal
         return self.problem.seal | {"initial weights": self.inputs.initial.backbone_digest}
 
     @cached_property
     def probe(self) -> Probe | None:
-        """The linear probe on the labelled images, for loaded weights or where the configuration asks for it."""
+        """The linear probe on the labelled images, if weights were loaded or the configuration asks for it."""
         inputs = self.inputs
         if not (self.is_pretrained or inputs.config.model.heads_init == "probe"):
             return None
@@ -102,7 +102,7 @@ class RunModel:
         return pool.labelled().features, pool.class_ids
 
     def pool(self, network: nn.Module) -> NetworkPool:
-        """Return the training images as the trained part sees them."""
+        """Return the training images as inputs of the trained part."""
         split, labels, inputs = self.problem.split, self.problem.dataset.train_labels, self.inputs
         parts = torch.from_numpy(split.labelled), torch.from_numpy(split.unlabelled)
         return NetworkPool(network, inputs.training, labels, *parts, device=inputs.device, processes=inputs.processes)

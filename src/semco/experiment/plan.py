@@ -1,4 +1,4 @@
-"""How many steps fit into the minutes that the user has: a few passes are timed on this machine."""
+"""How many steps fit into the minutes that the user gives: a few passes are timed on this machine."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Speed:
         return max(FEWEST_STEPS, min(most, fit))
 
     def seconds(self, steps: int) -> float:
-        """Return how long a run with so many steps takes at least."""
+        """Return the minimum duration of a run with this many steps."""
         return self.frozen_seconds + self.step_seconds * self.repeats * steps
 
 
@@ -112,7 +112,7 @@ def fit_views(context: Context, minutes: float) -> tuple[Config, list[str]]:
 
 
 def too_long(seconds: float, minutes: float) -> str:
-    """Return a sentence about minutes that cannot be held, and what takes less."""
+    """Return a sentence that says that the minutes are too few, and what takes less time."""
     return (
         f"this does not fit into the {duration(max(0.0, 60 * minutes))} that are left: it takes {duration(seconds)} at "
         "least; fewer photos, a smaller data.image_size or the method semantic_probe take less"
@@ -120,7 +120,7 @@ def too_long(seconds: float, minutes: float) -> str:
 
 
 def _covered(speed: Speed) -> str:
-    """Return what the estimate is for. It is low: views, optimiser and validation are not timed."""
+    """Return what the estimate covers. It is too low, because views, optimiser and validation are not timed."""
     frozen = "the frozen layers and " if speed.frozen_seconds else ""
     folds = f", {speed.repeats} times to compare with the linear probe" if speed.repeats > 1 else ""
     return f"{frozen}the steps{folds}"
@@ -149,9 +149,9 @@ class RandomInputs:
 
 
 def grown(small: float, double: float, times: float) -> float:
-    """Return the duration for ``times`` as many images as took ``small`` seconds; twice as many took ``double``.
+    """Extrapolate the duration to ``times`` as many images, given the seconds for one and for two portions of them.
 
-    A part of the duration does not depend on the number of images, and on busy cores that may be most of it.
+    A part of the duration does not depend on the number of images; on busy cores it may be most of it.
     """
     by_images = min(max(double - small, 0.0), double / 2)
     return double + by_images * (times - 2)
@@ -165,7 +165,7 @@ class StepTimer:
         self._images = RandomInputs((dataset.channels, *dataset.image_size), context.device)
 
     def step_seconds(self) -> float:
-        """Return the duration of one process's share of a step; if it may be long, by those of two small ones."""
+        """Return the duration of one process's share of a step; a long one is extrapolated from two small ones."""
         context = self._context
         size = math.ceil(context.config.training.batch_size / context.processes.world_size)
         is_heads_only = context.inputs.is_cached and context.config.model.tune == "heads"
@@ -175,7 +175,7 @@ class StepTimer:
         return grown(small, double, size / TIMED_LABELLED)
 
     def frozen_seconds(self) -> float:
-        """Return the duration of the pass through the frozen layers of all images whose outputs no run has stored."""
+        """Return the duration of the frozen layers for all images whose outputs are not stored yet."""
         inputs = self._context.inputs
         if inputs.is_fitted:
             files: list[FeatureFile | None] = [*inputs.view_files(has_close_up=inputs.config.method.has_close_up)]

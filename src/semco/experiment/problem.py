@@ -50,7 +50,7 @@ class Problem:
         return self.dataset.train_labels[torch.from_numpy(self.split.labelled)]
 
     def task(self) -> Task:
-        """Return what a method may know of the problem."""
+        """Return the facts about the problem that a method receives."""
         return Task(
             class_names=self.dataset.class_names,
             label_vectors=self.label_vectors,
@@ -63,7 +63,7 @@ class Problem:
 
     @cached_property
     def seal(self) -> dict[str, Any]:
-        """Checksums of everything but the configuration that decides the result, by name."""
+        """Checksums, by name, of everything that determines the result, except the configuration."""
         split = self.split
         return self.data_seal.values | {
             "split": digest_of([split.labelled.tolist(), split.validation.tolist(), split.pool]),

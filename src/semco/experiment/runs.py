@@ -99,7 +99,7 @@ def _start(
 
 
 def _fit_into_minutes(request: Config, loaded: Loaded, machine: Machine, context: Context) -> Config:
-    """Return the configuration with as many views and steps as fit into what is left of the minutes of the request."""
+    """Return the configuration with as many views and steps as fit into the remaining minutes of the request."""
     assert request.training.minutes is not None
     minutes = request.training.minutes - (time.monotonic() - context.started) / 60
     if isinstance(context.method, FittedMethod):
@@ -172,7 +172,7 @@ def _resume(path: Path, processes: Processes, observer: Observer, started: float
         run = RunFolder.open(path)
         request, config = run.request(), run.config()
     if broadcast_from_main(run.is_complete(), processes):
-        if processes.is_main and not run.report_file.exists():  # killed between the result and the page
+        if processes.is_main and not run.report_file.exists():  # killed after the result and before the report
             with run.lock():
                 run.remove_leftovers()
                 write_report([run.path], run.report_file)
@@ -193,7 +193,7 @@ def _device_of(request: Config, config: Config) -> str:
 
 
 def _report_changed_data(run: RunFolder, config: Config, observer: Observer) -> None:
-    """Say which files of the data have changed since a finished run was trained."""
+    """Report which files of the data have changed since a finished run was trained."""
     try:
         listing = list_source(config.data)
         changes = None if listing is None else changes_of_listing(run.path, config.data, listing)

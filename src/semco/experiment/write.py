@@ -1,4 +1,4 @@
-"""Write what a run leaves behind: model, pseudo-labels, test numbers, result and report.
+"""Write the output of a run: model, pseudo-labels, test numbers, result and report.
 
 Shapes: N images, K classes, U unlabelled images.
 """
@@ -37,7 +37,7 @@ from semco.suggestions.select import cover
 from semco.training.statistics import describe_pool
 from semco.types import Outputs, PseudoLabels
 
-# Images that get a place in the table of pseudo-labels by how much a label would help.
+# Number of images that are ranked in the table of pseudo-labels by how much a label would help.
 SUGGESTED = 200
 
 
@@ -50,7 +50,7 @@ class Steps:
 
 
 def write(context: Context, verdict: Verdict, steps: Steps) -> RunResult:
-    """Write everything in an order that a kill may interrupt anywhere; all processes compute, the main one writes."""
+    """Write everything in an order that is safe to interrupt; all processes compute, the main one writes."""
     pool = context.model.pool(verdict.network)
     outputs, labelled = pool.unlabelled(), pool.labelled()
     network = context.model.complete(verdict.network)
@@ -66,7 +66,7 @@ def write(context: Context, verdict: Verdict, steps: Steps) -> RunResult:
             measured = _measured(context, verdict, scores.get(verdict.head))
             result = _result(context, verdict, steps, measured, heads, pseudo_labels)
             context.run.write_result(result)
-            # Whatever fails from here on does not cost the result, and `resume` tries it again.
+            # A failure from here on does not affect the result, and `resume` tries again.
             _write_test(context, scores.get(verdict.head), heads, verdict.head)
             _write_pool(context, pseudo_labels, _suggested(context, outputs, labelled))
             write_report([context.run.path], context.run.report_file)
@@ -114,10 +114,10 @@ def _result(
 
 @torch.no_grad()
 def _add_familiarity(context: Context, trained: nn.Module, network: Network) -> tuple[Threshold, ...]:
-    """Let the network say how familiar a photo is, and return the thresholds of "none of these".
+    """Add the familiarity to the network, and return the thresholds of "none of these".
 
-    Only frozen features are the same for labelled and other photos; trained ones are adapted to those with labels. Data
-    with a class for all other photos need no threshold.
+    Familiarity needs frozen features, because trained ones are adapted to the labelled photos. Data with a class for
+    all other photos need no threshold.
     """
     problem = context.problem
     if not context.model.is_frozen or any(map(is_none_of_these, problem.dataset.class_names)):
@@ -166,7 +166,7 @@ def _pool_truth(context: Context) -> Tensor:
 
 
 def _suggested(context: Context, outputs: Outputs, labelled: Outputs) -> NDArray[np.int64]:
-    """Return the place of each image of the pool (U,) among those most worth a label: 1, 2, ..., 0 for others."""
+    """Return the rank (U,) of each image of the pool among those most worth a label: 1, 2, ...; 0 for the others."""
     rows = np.flatnonzero(_pool_truth(context).numpy() != LABELLED)
     features, known = (unit_rows(each.features.float().numpy(force=True)) for each in (outputs, labelled))
     found = np.zeros(len(features), dtype=np.int64)

@@ -45,7 +45,7 @@ class Batcher:
             pass
 
     def _batches(self) -> Iterator[list[Waiting]]:
-        """Yield what is waiting, at most a batch at a time, until the end is announced."""
+        """Yield the waiting images, at most a batch at a time, until the batcher is closed."""
         while (first := self._queue.get()) is not None:
             batch, is_last = [first], False
             while len(batch) < self._engine.about.batch_size and not self._queue.empty():
@@ -64,7 +64,7 @@ class Batcher:
             for i, (_, future, loop, top) in enumerate(batch):
                 (answer,) = predictions_of([""], scores.row(i), self._engine.about, top)
                 loop.call_soon_threadsafe(_set_result, future, answer)
-        except Exception as error:  # whatever fails is the answer to those who wait
+        except Exception as error:  # every waiting request gets the error
             for _, future, loop, _ in batch:
                 loop.call_soon_threadsafe(_set_error, future, error)
 

@@ -31,7 +31,7 @@ def card_of(model: Path) -> Path:
 
 
 def as_text(name: str) -> str:
-    """Return a name that somebody else has chosen so that Markdown shows it as it is: no HTML, links or pictures."""
+    """Return an untrusted name escaped so that Markdown shows it literally: no HTML, links or pictures."""
     return re.sub(r"([\\`*\[\]|!])", r"\\\1", html.escape(" ".join(name.split()), quote=False))
 
 
@@ -117,7 +117,7 @@ def _limits(result: RunResult, about: About) -> str:
 
 
 def _others(about: About) -> str:
-    """Return what happens to photos of something else."""
+    """Return sentences about photos that show none of the classes."""
     if any(map(is_none_of_these, about.class_names)):
         return "- Photos of something else have a class of their own, which knows only what it was trained on."
     line = "- Every photo gets one of the classes, also a photo of something else."

@@ -1,4 +1,4 @@
-"""HTTP connections of the service and the Studio: each is given up after a time, and there is a limit on them.
+"""HTTP connections of the service and the Studio, with a time limit on each and a limit on their number.
 
 Needs uvicorn.
 """
@@ -40,13 +40,13 @@ class TimedConnection(H11Protocol):
 
     uvicorn waits forever: clients that send half a request could use up all connections. How long the answer may take
     is limited by `semco.export.service.Limits`. A request that is not HTTP gets 400, one that is late 408. If there are
-    too many connections, the one whose client has been waited for the longest is closed.
+    too many connections, the one that has waited longest for its client is closed.
     """
 
     def __init__(self, *args: Any, seconds: float, most: int, **named: Any) -> None:
         super().__init__(*args, **named)
         self._seconds, self._most = seconds, most
-        self._timer: asyncio.TimerHandle | None = None  # runs while the client is waited for
+        self._timer: asyncio.TimerHandle | None = None  # runs while the connection waits for the client
 
     def connection_made(self, transport: Any) -> None:
         self._socket = transport
@@ -58,7 +58,7 @@ class TimedConnection(H11Protocol):
             self._make_room()
 
     def _make_room(self) -> None:
-        """Close the connections whose clients have been waited for the longest, or else this one."""
+        """Close the connections that have waited longest for their clients, or else this one."""
         waited_for = [each for each in self.connections if isinstance(each, TimedConnection) and each._timer]
         for each in sorted(waited_for, key=TimedConnection._deadline)[: len(self.connections) - self._most]:
             if each is self:
@@ -97,7 +97,7 @@ class TimedConnection(H11Protocol):
         self._stop_timer()
 
     def _watch(self) -> None:
-        """Start the timer when the client is waited for, and stop it when it is not."""
+        """Start the timer when the connection waits for the client, and stop it otherwise."""
         is_request_whole = self.conn.their_state not in (h11.IDLE, h11.SEND_BODY)
         if is_request_whole and not self.flow.write_paused and not self.transport.is_closing():
             self._stop_timer()
@@ -137,7 +137,7 @@ class TimedConnection(H11Protocol):
         self.transport.close()
 
     def _end(self, transport: asyncio.Transport) -> None:
-        """Close the connection; if the request is not complete, only after the client had time to read the answer.
+        """Close the connection; if the request is incomplete, wait first so that the client can read the answer.
 
         A socket that is closed while bytes arrive discards the answer that the client has not read yet.
         """
@@ -157,7 +157,7 @@ class TimedConnection(H11Protocol):
 
 
 class PoliteTransport:
-    """A transport that leaves it to the connection how it is closed."""
+    """A transport whose connection decides how it is closed."""
 
     def __init__(self, transport: asyncio.Transport, end: Callable[[asyncio.Transport], None]) -> None:
         self._transport, self._end, self._is_ending = transport, end, False

@@ -1,7 +1,7 @@
-"""Photos of strangers are decoded in processes of their own, which are ended if one takes too long.
+"""Decode untrusted photos in separate processes, which are killed if a photo takes too long.
 
-A file of a kilobyte can take gigabytes and minutes to decode, and a damaged one can crash a library: that costs one
-answer and one process, not the service.
+A file of a kilobyte can take gigabytes and minutes to decode, and a damaged one can crash a library. Then one answer
+and one process are lost, but the service keeps running.
 
 Shapes: S height and width of a decoded image.
 """
@@ -23,14 +23,14 @@ from numpy.typing import NDArray
 from semco.export.decoding_worker import DECODED
 
 Pixels = NDArray[np.uint8]
-# One thread and one heap: the memory of a process is limited by its addresses, of which more of them reserve much.
+# One thread and one heap: the limit is on the address space, of which every further thread and heap reserves much.
 ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
 STARTING = 60.0  # seconds for a process to start
 
 
 @dataclass(frozen=True)
 class DecodingLimits:
-    """What a photo may cost."""
+    """Limits on the time and memory for a photo."""
 
     megapixels: int = 50
     """Size at which it is decoded; JPEG and JPEG 2000 files can be decoded at a smaller size than their own."""
@@ -55,7 +55,7 @@ class Decoders:
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._decode, content)
 
     def _decode(self, content: bytes) -> Pixels | str:
-        decoder = self._idle.pop()  # there is one for each thread
+        decoder = self._idle.pop()  # as many decoders as threads
         try:
             return decoder.decode(content)
         finally:

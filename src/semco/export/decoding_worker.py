@@ -1,4 +1,4 @@
-"""A process that decodes the photos of strangers, with a limit on its memory; `semco.export.decoding` starts it.
+"""A process that decodes untrusted photos, with a limit on its memory; `semco.export.decoding` starts it.
 
     python -m semco.export.decoding_worker SOCKET SIZE PIXELS BYTES
 
@@ -18,11 +18,11 @@ from semco.data.decode import DECODE_ERRORS, decode, reason_of
 from semco.data.listing import Entry, InMemory
 
 DECODED, REFUSED = b"\x00", b"\x01"
-NICENESS = 5  # the process that answers requests comes first
+NICENESS = 5  # lower priority than the process that answers requests
 
 
 def limit_memory(count: int) -> None:
-    """Let this process have so many bytes more than now, where the system can limit that."""
+    """Limit the memory of this process to its present size plus a number of bytes, if the system can do that."""
     try:
         import resource
 

@@ -1,4 +1,4 @@
-"""The formats that `semco export` writes: how each is written, and how what was written predicts.
+"""The formats that `semco export` writes: how each is written, and how the written model predicts.
 
 Shapes: N images, C channels, H and W pixels, K classes.
 """
@@ -39,7 +39,7 @@ class Format:
     place: str
     """Where it is written by default, in the folder of exports of a run; a name without an ending is a folder."""
     write: Callable[[Path, Program, SavedModel, int], None]
-    """Writes a program to a path; the number is that of the class names in the output."""
+    """Writes a program to a path; the number is how many class names the output has."""
     probabilities: Callable[[Path, Photos], Probabilities]
     """Returns what the written model predicts."""
     card: str = "MODEL_CARD.md"
@@ -65,7 +65,7 @@ class Format:
 
 
 def format_of(file: Path | None) -> FormatName:
-    """Return the format that the ending of a file means; ONNX if there is no file."""
+    """Return the format for the extension of a file; ONNX if no file is given."""
     suffix = ".onnx" if file is None else file.suffix
     if suffix not in (".onnx", ".pt2"):
         raise UserError(

@@ -1,7 +1,7 @@
-"""A program as Python source that needs torch alone, and its tensors.
+"""A program as Python source that needs only torch, and its tensors.
 
-The source is what `torch.export` has recorded, one operation per line. So it needs neither SemCo nor a pickle, and it
-does not depend on how a network is built.
+The source is what `torch.export` has recorded, one operation per line. It needs neither SemCo nor a pickle, and it does
+not depend on how a network is built.
 """
 
 from __future__ import annotations

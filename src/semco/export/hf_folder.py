@@ -123,7 +123,7 @@ def _own_processor(description: ModelDescription) -> dict[str, Any]:
 
 
 def native_processor(description: ModelDescription) -> dict[str, Any]:
-    """Return the configuration of Perceiver's preprocessor, which as ours crops the centre square before it resizes.
+    """Return the configuration of Perceiver's preprocessor, which, like ours, crops the centre square, then resizes.
 
     NOTE: at the border of the square our filter also reads the pixels outside of it.
     """

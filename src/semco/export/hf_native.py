@@ -15,8 +15,8 @@ from semco.models.hf import FAMILIES, HfBackbone
 def native_classifier(model: SavedModel, head: Head) -> Any | None:
     """Return the classifier with the weights of the model; None if the library has no class that answers the same.
 
-    The one-hot head has to read the features of the backbone as they are, and the images to be of the size for which
-    the library's classifier was made, unless it takes any.
+    The one-hot head must read the features of the backbone without changes, and the images must have the size that
+    the library's classifier was made for, unless it accepts any size.
     """
     import transformers
 
@@ -47,7 +47,7 @@ def label_fields(class_names: tuple[str, ...]) -> dict[str, dict[Any, Any]]:
 
 @torch.no_grad()
 def _copy_linear(head: nn.Module, classifier: nn.Module) -> None:
-    """Copy a linear head; that of DINOv2 also reads the mean of the patches, after the features: with weights of 0."""
+    """Copy a linear head. DINOv2's classifier also reads the mean of the patches, whose weights are set to 0."""
     assert isinstance(head, nn.Linear)
     (linear,) = (layer for layer in classifier.modules() if isinstance(layer, nn.Linear))
     linear.weight.zero_()[:, : head.in_features] = head.weight

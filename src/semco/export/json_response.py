@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse
 
 
 class AsciiJSONResponse(JSONResponse):
-    """JSON in ASCII: it can hold every name of a file or class, also one that is no text, which UTF-8 cannot."""
+    """JSON in ASCII, which can hold every name of a file or class, also one that UTF-8 cannot encode."""
 
     def render(self, content: Any) -> bytes:
         return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")

@@ -31,7 +31,7 @@ NEEDED = ("onnx", "onnxscript", "onnxruntime")
 
 
 def trace(program: Program) -> torch.export.ExportedProgram:
-    """Return the program as `torch.export` sees it, for any number of photos of any height and width."""
+    """Return the program recorded by `torch.export`, for any number of photos of any height and width."""
     batch, height, width = (
         torch.export.Dim(name, min=1, max=most)
         for name, most in (
@@ -94,7 +94,7 @@ def add_names(model: Any, about: About, top: int) -> None:
 
 
 def describe(model: Any, about: About, weights: str, more: dict[str, Any]) -> None:
-    """Add what the model says of itself: classes, groups, image size, heads, and where it comes from."""
+    """Add the description of the model: classes, groups, image size, heads, and where it comes from."""
     from onnx import helper
 
     model.producer_name = "semco"
@@ -110,7 +110,7 @@ def describe(model: Any, about: About, weights: str, more: dict[str, Any]) -> No
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep the messages of the exporter to its developers from being printed."""
+    """Suppress messages that the exporter prints for its developers."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript", "onnx_ir", "")]
     before = [logger.level for logger in loggers]
     try:

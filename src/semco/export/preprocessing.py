@@ -3,7 +3,7 @@
 A photo is cropped to its centre square and resized with Pillow's bicubic filter, which for a smaller target is widened
 (antialiasing): every target pixel is a weighted mean of source pixels. The weights are a matrix per axis, computed from
 the size of the photo, so that a batch may have any height and width. The horizontal pass comes first, and each pass
-rounds to whole levels, as in Pillow, which for some tall photos takes the passes in the other order: then levels differ
+rounds to whole levels, as in Pillow. For some tall photos Pillow makes the vertical pass first; then levels can differ
 where a pass leaves the range of 0 to 255.
 
 Shapes: N images, H and W pixels of the photo, S side of the square, C channels of the model.

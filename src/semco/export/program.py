@@ -1,4 +1,4 @@
-"""The whole way from photos to probabilities as one module without Python objects in its outputs, ready to export.
+"""Everything from photos to probabilities as one module that can be exported: its outputs are tensors only.
 
 Shapes: N photos, H and W pixels, K classes.
 """
@@ -31,7 +31,7 @@ class Classifier(nn.Module):
 
 
 class Program(nn.Module):
-    """Photos (N, H, W, 3) uint8 to a tuple of probabilities (N, K), and familiarity (N,) if the model knows it."""
+    """Photos (N, H, W, 3) uint8 to a tuple of probabilities (N, K), and familiarity (N,) if the model has it."""
 
     def __init__(self, model: SavedModel, head: Head | None = None) -> None:
         super().__init__()

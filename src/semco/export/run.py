@@ -64,7 +64,7 @@ def export_run(
 ) -> Export:
     """Write the model of a run in a format, by default in that of the file's ending, with a model card.
 
-    What differs from torch by more than 1e-4 on images of the run's data is refused.
+    A model whose probabilities differ from torch's by more than 1e-4 on images of the run's data is refused.
     """
     written_as = FORMATS[format_name or format_of(to)]
     target = to or run / EXPORTED.parent / written_as.place
@@ -90,7 +90,7 @@ def export_run(
 
 
 def real_images(dataset: Dataset, most: int) -> tuple[Tensor, Tensor | None]:
-    """Return images (N, C, H, W) to check an export on, with class ids: test images, else training images without."""
+    """Return images (N, C, H, W) to check an export on: test images with class ids, else training images without."""
     if dataset.test_images is not None and dataset.test_labels is not None:
         return dataset.test_images[:most], dataset.test_labels[:most]
     return dataset.train_images[:most], None

@@ -13,15 +13,15 @@ import uvicorn
 from semco.export.connection import TimedConnection, close_unread, most_connections
 
 BACKLOG = 2048  # connections that the system keeps until they are accepted
-# Connections that are accepted at a time. asyncio accepts as many as it can before it looks at any of them: a crowd
-# would take all files that the process may open, and the server would stop to accept for a second.
+# Connections that are accepted at a time. asyncio accepts as many as it can before it handles any of them: many
+# at once would use all file descriptors of the process, and the server would accept nothing for a second.
 ACCEPTED = 8
-# Lines of each kind in the log per so many seconds; whoever sends bad requests decides how many there are.
+# Lines of each kind in the log per number of seconds; otherwise bad requests could fill the log.
 MOST_LINES, SECONDS = 5, 60.0
 
 
 class Server(uvicorn.Server):
-    """A server that accepts a few connections at a time, and ends without a word whenever it is interrupted."""
+    """A server that accepts a few connections at a time, and ends without a message when it is interrupted."""
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         with self.capture_signals():  # uvicorn begins after the loop is made; Ctrl-C before that leaves a coroutine
@@ -39,7 +39,7 @@ class Server(uvicorn.Server):
 
 
 class FewLines(logging.Filter):
-    """Lets through a few lines of each kind per minute, and says how many were left out before one."""
+    """Logs a few lines of each kind per minute, and how many were left out before the next one."""
 
     def __init__(self) -> None:
         super().__init__()

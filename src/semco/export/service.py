@@ -45,7 +45,7 @@ NEEDED = ("starlette", "uvicorn", "python_multipart")
 
 @dataclass(frozen=True)
 class Limits:
-    """What a request may cost."""
+    """Limits on a request."""
 
     megabytes: float = 20.0
     """Size of a request."""
@@ -97,15 +97,15 @@ class Service:
             raise RefusedError(401, "this service needs a token: send the header Authorization: Bearer TOKEN.")
 
     def check_host(self, header: str) -> None:
-        """Refuse names by which the page of another site may have led a browser to this machine (DNS rebinding).
+        """Refuse host names that a page of another site may have pointed at this machine (DNS rebinding).
 
-        Such a page has no token, so that with a token any name will do, for example that of a proxy.
+        Such a page has no token, so with a token any host name is accepted, for example that of a proxy.
         """
         if self._token is None and not is_own_name(header, self._host):
             raise RefusedError(403, "this service is called by its IP address or as localhost, unless it has a token.")
 
     async def answer(self, request: Any, top: int, threshold: Threshold | None = None) -> list[dict[str, Any]]:
-        """Return the answers for the photos of a request, in their order; those below a threshold show no class."""
+        """Return the answers for the photos of a request, in order; those below a threshold are none of the classes."""
         async with self._admitted() as hold:
             photos = await read_photos(request, self.limits, hold)
             if not photos:
@@ -131,7 +131,7 @@ class Service:
                 raise RefusedError(400, str(error)) from None
             found = await asyncio.gather(*(self._predict(photo, len(names)) for photo in asked.photos))
         broken = next((each for each in found if isinstance(each, str)), None)
-        if broken is not None:  # the protocol has no place for a photo without an answer
+        if broken is not None:  # the protocol cannot express a photo without an answer
             raise RefusedError(415, f"a photo cannot be read: {broken}.")
         position = {name: i for i, name in enumerate(names)}
         scores = np.zeros((len(found), len(names)), np.float32)
@@ -158,7 +158,7 @@ class Service:
 
     @contextmanager
     def _holding(self) -> Iterator[Hold]:
-        """Yield a function that counts the bytes of a request, until it is done, and refuses too many of all."""
+        """Yield a function that counts the bytes of a request and refuses more than the limit for all requests."""
         own = 0
 
         def hold(count: int) -> None:
@@ -214,7 +214,7 @@ def as_json(name: str, answer: Prediction) -> dict[str, Any]:
 def check_start(token: str | None) -> None:
     """Refuse to start without the packages, or with an empty token.
 
-    The command line takes an empty variable for none, and the service would be open to all.
+    The command line treats an empty variable as unset, so the service would be open to everybody.
     """
     check_installed()
     if token == "" or (token is None and os.environ.get(TOKEN) == ""):
@@ -362,7 +362,7 @@ async def _read_form(kind: str, body: bytes, limits: Limits) -> list[tuple[str, 
     async def stream() -> Any:
         for start in range(0, len(body), FORM_PART):
             yield body[start : start + FORM_PART]
-            await asyncio.sleep(0)  # other requests have their turn
+            await asyncio.sleep(0)  # lets other requests run
 
     parser = MultiPartParser(Headers({"content-type": kind}), stream(), max_files=limits.photos, max_fields=100)
     parser.spool_max_size = len(body)  # files stay in memory

@@ -1,6 +1,6 @@
 """A folder for NVIDIA's Triton Inference Server: ``config.pbtxt`` and ``1/model.onnx``.
 
-The folder is the model, and its name the name of the model; the folder around it is the model repository.
+The folder is the model and has its name. The parent folder is the model repository.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Semantic probe: a linear head on frozen features from few labels, a pool and the meaning of the classes.
 
 It is what ``semco train`` uses on photos. Classes with similar label vectors get similar weights, and the unlabelled
-photos decide the rest: each of their answers is to be sure, and all together are to be diverse (mutual information).
-docs/methods/semantic_probe.md has the equations; `solve` is all of the arithmetic.
+photos refine them: each prediction for them should be confident, and all together diverse (mutual information).
+docs/methods/semantic_probe.md has the equations; `solve` minimises the objective.
 
 Shapes: N labelled photos, U photos of the pool, V views, F features, D axes, K classes, d embedding size.
 """
@@ -25,13 +25,13 @@ from semco.models.transform import root
 from semco.types import Task
 
 STEPS, RATE, ITERATIONS = 60, 0.04, 80
-# Photos of the pool per step, and of the mean answer what each batch contributes if the pool is larger than a batch.
+# Photos of the pool per step, and the weight of a batch in the running mean prediction if the pool is larger.
 BATCH, MOMENTUM = 4096, 0.1
-# With at most so many classes the share of each in the pool is estimated; of more it cannot be (docs/lab/photos.md).
+# The shares of the classes in the pool are estimated for at most this many classes (docs/lab/photos.md).
 MOST_ESTIMATED = 10
-# Parts of the labels that are left out in turn to see how certain that estimate is, and the smallest share.
+# Parts of the labels that are left out in turn to measure how certain the estimate is, and the smallest share.
 PARTS, LEAST_SHARE = 5, 1e-4
-# Photos whose features are read at a time, and axes whose part of the variance is below this are noise.
+# Photos whose features are read at a time. Axes with a smaller fraction of the variance are noise.
 READ, NOISE = 1024, 1e-9
 
 Floats = NDArray[np.float64]
@@ -42,18 +42,18 @@ class SemanticProbeConfig(MethodConfig):
     axes: int = Field(default=300, ge=1, le=4096)
     """Principal axes of the features that the head reads."""
     prior: float = Field(default=2.0, ge=0)
-    """Strength of what classes with similar label vectors share, against 1 for what each class has to itself."""
+    """How much classes with similar label vectors share their weights: the covariance is I + prior S S'."""
     hedge: bool = True
-    """Average the head with one that does not know the label vectors, where these come from class names. Names may say
-    little of looks; class attributes say what a class looks like."""
+    """Average the head with one fitted without label vectors, if these come from class names: a name may say little
+    about how a class looks. With class attributes there is no second head."""
     penalty: float = Field(default=0.05, gt=0)
     """Strength of the L2 penalty of the logistic regression."""
     close_up: bool = True
-    """Use the close-up of each photo beside the plain one; without it, all takes half of the time."""
+    """Use a close-up of each photo beside the plain view. Without it, the run takes half of the time."""
     sure: float = Field(default=0.2, ge=0)
-    """Weight of the mean entropy of the answers for the unlabelled photos."""
+    """Weight of the mean entropy of the predictions for the unlabelled photos, which is minimised."""
     diverse: float = Field(default=0.3, ge=0)
-    """Weight of the entropy of their mean answer."""
+    """Weight of the entropy of their mean prediction, which is maximised."""
 
     @property
     def has_close_up(self) -> bool:
@@ -66,7 +66,7 @@ class SemanticProbe(FittedMethod[SemanticProbeConfig]):
     name = "semantic_probe"
     title = "Semantic probe (ours)"
     Config = SemanticProbeConfig
-    most_pool = STEPS * BATCH  # no step visits others
+    most_pool = STEPS * BATCH  # the steps read no more photos than this
     label_vectors: Tensor  # (K, d)
 
     def __init__(self, config: SemanticProbeConfig, task: Task) -> None:
@@ -113,7 +113,7 @@ def pool_shares(
     start: tuple[Floats, Floats],
     penalty: float,
 ) -> Floats:
-    """Return the share of each class in the pool (U, D): (K,); the less certain it is, the nearer to an equal one.
+    """Return the shares (K,) of the classes in the pool (U, D); the less certain they are, the closer to equal shares.
 
     Its variance comes from leaving out parts of the labels in turn (jackknife): the certainty is
     1 - variance / squared distance from equal shares, at least 0.
@@ -135,7 +135,7 @@ def pool_shares(
 def shares_by_em(logits: Floats, rounds: int = 100) -> Floats:
     """Return the class shares (K,) that make photos with these logits (U, K) most likely (Saerens et al. 2002).
 
-    The logits belong to equal shares: with others, the probability of a class is multiplied by its share.
+    The logits are those for equal shares. With other shares, the probability of a class is multiplied by its share.
     """
     from scipy.special import softmax
 
@@ -168,7 +168,7 @@ def principal_axes(photos: Photos, most: int) -> tuple[Tensor, Tensor]:
 def prior_factor(label_vectors: Tensor, prior: float) -> Floats:
     """Return L (K, K) with L L' = I + prior S S', where S are the label vectors (K, d), centred, with unit rows."""
     offsets = label_vectors.double() - label_vectors.double().mean(dim=0)
-    offsets[offsets.norm(dim=1) < SAME] = 0  # a class whose vector is the mean of all has only its own weight
+    offsets[offsets.norm(dim=1) < SAME] = 0  # a class whose vector is the mean of all shares nothing
     s: Floats = normalize(offsets, dim=1).numpy()
     values, vectors = np.linalg.eigh(np.eye(len(s)) + prior * s @ s.T)
     factor: Floats = vectors * np.sqrt(values)
@@ -209,11 +209,11 @@ def solve(
 ) -> LinearHead:
     """Return the head after `STEPS` steps of Adam from a logistic regression A, b on
 
-    mean CE + penalty / (2 N) |A|² + sure mean H(p) + diverse KL(mean p || shares), where p are the answers for the
-    pool, whose classes have these shares (K,); the head answers for equal shares. With equal ones the last term is
-    -diverse H(mean p), up to a constant.
+    mean CE + penalty / (2 N) |A|² + sure mean H(p) + diverse KL(mean p || shares), where p are the predictions for
+    the pool, whose classes have these shares (K,). The head itself predicts for equal shares. If the shares are equal,
+    the last term is -diverse H(mean p), up to a constant.
 
-    A pool (U, D) that is larger than `BATCH` is visited in random batches; the mean of p is then a running one.
+    A pool (U, D) that is larger than `BATCH` is read in random batches, and mean p is a running mean.
     """
     a, b = (torch.from_numpy(each).float() for each in start)
     targets = torch.nn.functional.one_hot(class_ids, len(factor)).float()
@@ -243,13 +243,13 @@ def information_gradient(p: Tensor, ratio: Tensor, sure: float, diverse: float) 
 
 
 class Adam:
-    """The steps of Adam for one tensor. `torch.optim` would import torch's compiler, which takes over a second."""
+    """Adam for one tensor. `torch.optim` would import torch's compiler, which takes more than a second."""
 
     def __init__(self, like: Tensor) -> None:
         self._first, self._second, self._count = torch.zeros_like(like), torch.zeros_like(like), 0
 
     def step(self, gradient: Tensor) -> Tensor:
-        """Return what to subtract."""
+        """Return the update to subtract from the tensor."""
         self._count += 1
         self._first.lerp_(gradient, 0.1)
         self._second.lerp_(gradient.square(), 0.001)

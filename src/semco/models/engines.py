@@ -1,4 +1,4 @@
-"""What computes layers that are not trained: torch, ONNX Runtime or OpenVINO, with the same outputs to 1e-4.
+"""Engines that compute frozen layers: torch, ONNX Runtime or OpenVINO. Their outputs agree to 1e-4.
 
 Shapes: N images, C channels, H and W pixels.
 """
@@ -24,9 +24,9 @@ from semco.models.recording import IMAGES, UnknownOperationError, to_onnx
 LayerEngine = Literal["openvino", "onnx", "torch"]  # the fastest first (docs/lab/speed.md)
 # The packages that an engine needs, and the extra that brings them.
 _PACKAGES = {"openvino": ("openvino", "onnx"), "onnx": ("onnxruntime", "onnx"), "torch": ()}
-# Images that the other engines compute at a time: more do not stay in the caches of a CPU.
+# Batch size of the other engines: the activations of larger batches do not fit into the caches of a CPU.
 AT_A_TIME = 4
-# The largest difference between two ways of computing the same layers, as a part of the largest output.
+# The largest accepted difference between folded and original layers, relative to the largest output.
 TOLERANCE = 1e-4
 
 Floats = NDArray[np.float32]
@@ -42,7 +42,7 @@ def _missing(engine: LayerEngine) -> list[str]:
 
 
 class EngineLayers(nn.Module):
-    """Layers in evaluation mode, computed by another engine than torch: images (N, C, H, W) to their outputs."""
+    """Layers in evaluation mode that another engine than torch computes: images (N, C, H, W) to outputs."""
 
     def __init__(self, compute: Callable[[Floats], Floats]) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class EngineLayers(nn.Module):
 @torch.inference_mode(False)
 @torch.no_grad()
 def compile_layers(layers: nn.Module, shape: Sequence[int], engine: LayerEngine) -> nn.Module:
-    """Return layers in evaluation mode, computed by an engine, for images of a shape (C, H, W)."""
+    """Return layers in evaluation mode that an engine computes, for images of a shape (C, H, W)."""
     if engine == "torch":
         return fold_norms(layers, shape)
     if missing := _missing(engine):
@@ -108,9 +108,9 @@ def _onnxruntime(graph: bytes, threads: int) -> Callable[[Floats], Floats]:
 
 
 def fold_norms(layers: nn.Module, shape: Sequence[int]) -> nn.Module:
-    """Return a copy of layers in evaluation mode in which convolutions do the work of the norms that follow them.
+    """Return a copy of layers in evaluation mode with batch normalisation folded into the convolutions before it.
 
-    Layers in which something else reads the same convolution are returned as they are.
+    If anything else reads the output of such a convolution, the layers are returned unchanged.
     """
     folded, images = copy.deepcopy(layers), torch.rand(1, *shape, generator=torch.Generator().manual_seed(0))
     images = images.to(next(layers.parameters(), images).device)

@@ -1,4 +1,4 @@
-"""Networks whose head is fitted to features that were computed before.
+"""Networks whose head is fitted to stored features.
 
 Shapes: N images, V views, F features, D inputs of the head, K classes.
 """
@@ -15,7 +15,7 @@ from semco.models.transform import FeatureTransform
 
 
 class CachedViews(Backbone):
-    """A whole backbone whose features (N, V, F) of several views were computed before; the plain view is the first."""
+    """Stands in for a backbone whose features (N, V, F) of several views are stored; the plain view is the first."""
 
     first_top_layer = 0
 
@@ -53,5 +53,5 @@ class LinearHead:
 
 
 def network_on_views(features: int, head: LinearHead, transform: FeatureTransform | None) -> Network:
-    """Return a network for features (N, V, F) that were computed before, in evaluation mode."""
+    """Return a network for stored features (N, V, F), in evaluation mode."""
     return Network(CachedViews(features), {"one_hot": head.layer()}, transform).eval().requires_grad_(False)

@@ -1,7 +1,7 @@
-"""Records the operations of layers, in one pass of an example, as an ONNX graph for other engines than torch.
+"""Records the operations of layers during one forward pass as an ONNX graph, for other engines than torch.
 
-It knows the operations of convolutional networks. torch's own exporter knows all, but takes longer than the layers of
-an EfficientNet-Lite0 need for hundreds of photos.
+Only the operations of convolutional networks are supported. torch's own exporter supports all of them, but it takes
+longer than an EfficientNet-Lite0 needs for hundreds of photos.
 
 Shapes: N images, C channels, H and W pixels.
 """
@@ -25,7 +25,7 @@ Call = tuple[str, list[Tensor], dict[str, Any]]  # an operation of ONNX, its inp
 
 
 class UnknownOperationError(Exception):
-    """Layers compute something that cannot be recorded; its name is the argument."""
+    """The layers use an operation that cannot be recorded; the argument is its name."""
 
 
 def _convolution(
@@ -96,13 +96,13 @@ def _adaptive_mean_pool(x: Tensor, size: Sequence[int]) -> Call:
 
 
 def _expand(x: Tensor, size: Sequence[int]) -> Call:
-    return "Expand", [x, torch.tensor([max(1, side) for side in size])], {}  # -1 means as it is, as 1 does in ONNX
+    return "Expand", [x, torch.tensor([max(1, side) for side in size])], {}  # -1 keeps the size, as 1 does in ONNX
 
 
 def _reshape(x: Tensor, size: Sequence[int]) -> Call:
     if size[0] != len(x):
         raise UnknownOperationError("a change of the number of images")
-    return "Reshape", [x, torch.tensor([0, *size[1:]])], {}  # 0: as it is
+    return "Reshape", [x, torch.tensor([0, *size[1:]])], {}  # 0 keeps the size
 
 
 _CALLS: dict[Any, Callable[..., Call]] = {
@@ -127,13 +127,13 @@ _CALLS: dict[Any, Callable[..., Call]] = {
 
 
 class _Recorder(TorchDispatchMode):
-    """Makes a node of each operation whose result depends on the images; all other tensors are constants."""
+    """Records every operation whose result depends on the images as a node; all other tensors are constants."""
 
     def __init__(self, images: Tensor) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.nodes: list[tuple[str, list[str], str, dict[str, Any]]] = []
         self.constants: dict[int, tuple[str, Tensor]] = {}
-        self._values = {id(images): (IMAGES, images)}  # with the tensors: their ids are not given to others so
+        self._values = {id(images): (IMAGES, images)}  # keeps the tensors alive, so that their ids are not reused
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -166,7 +166,7 @@ class _Recorder(TorchDispatchMode):
 def to_onnx(layers: nn.Module, shape: Sequence[int]) -> bytes:
     """Return layers in evaluation mode as an ONNX model for any number of images of a shape (C, H, W).
 
-    It is called without gradients, and not in torch's inference mode, in which operations have other names.
+    Call it under `torch.no_grad`, not in inference mode, where operations have other names.
     """
     from onnx import TensorProto, helper, numpy_helper
 

@@ -1,4 +1,4 @@
-"""A transform of frozen features that a fitted head reads in their place.
+"""A transform of frozen features; a fitted head reads its outputs.
 
 Shapes: N images, V views, F features, D axes.
 """
@@ -15,12 +15,12 @@ from semco.config import Section
 
 
 class TransformShape(Section):
-    """What is needed to build a `FeatureTransform` without its numbers."""
+    """What is needed to build a `FeatureTransform` before its values are loaded."""
 
     axes: Annotated[int, Field(ge=1, le=2**20)]
-    """D."""
+    """Number of principal axes D."""
     has_close_up: bool
-    """Whether the close-up of each photo is used beside the plain one when the model predicts."""
+    """Whether the model predicts from a close-up of each photo beside the plain view."""
 
 
 class FeatureTransform(nn.Module):
@@ -37,7 +37,7 @@ class FeatureTransform(nn.Module):
 
     @classmethod
     def empty(cls, features: int, shape: TransformShape) -> FeatureTransform:
-        """Return a transform of a shape, whose numbers are to be loaded."""
+        """Return a transform of this shape, whose values are loaded later."""
         return cls(torch.zeros(features), torch.zeros(features, shape.axes), has_close_up=shape.has_close_up)
 
     @property
@@ -51,6 +51,6 @@ class FeatureTransform(nn.Module):
 def root(views: Tensor) -> Tensor:
     """Return the sums over the views of the signed square roots of features (N, V, F), as rows (N, F) of length 1.
 
-    A few large features decide most of a cosine between features; their roots share it more evenly.
+    Without the roots, a few large features would dominate the cosine between two images.
     """
     return nn.functional.normalize((views.sign() * views.abs().sqrt()).sum(dim=1), dim=-1)

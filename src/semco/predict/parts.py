@@ -1,7 +1,7 @@
-"""Predictions in parts: a folder with the list of the photos, and one Parquet file for every so many of them.
+"""Predictions in parts: a folder with the list of the photos and one Parquet file per part of the list.
 
-The list is written once, before anything is predicted. A part that is there is finished, so predicting can stop at any
-instant and continue. The rows of all parts, in order, are those of one table.
+The list is written once, before anything is predicted. A part that exists is complete, so predicting can be stopped at
+any instant and continued. All parts together, in order, are one table.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ LIST = "_photos.parquet"
 KEY = b"semco"
 SCHEMA = pa.schema(
     [("name", pa.binary()), ("archive", pa.binary()), ("place", pa.int64()), ("size", pa.int64())]
-)  # names of files need not be UTF-8
+)  # file names need not be UTF-8
 
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts of a list of photos; a row group of the list is a part."""
+    """The parts of a list of photos; each row group of the list is one part."""
 
     folder: Path
     count: int
@@ -41,7 +41,7 @@ class Parts:
         return self.folder / f"part-{number:06}.parquet"
 
     def missing(self) -> list[int]:
-        """Return the numbers of the parts that are not there yet."""
+        """Return the numbers of the parts that are not written yet."""
         return [number for number in range(self.count) if not self.file(number).is_file()]
 
     def entries(self, number: int) -> list[Entry]:
@@ -56,7 +56,7 @@ def _store(archive: bytes | None) -> Store:
 
 
 def write_list(folder: Path, photos: Iterator[Entry], per_part: int, request: Mapping[str, Any]) -> Parts:
-    """Write the list of the photos and what is to be predicted of them; only one part at a time is in memory."""
+    """Write the list of the photos and the request; only one part at a time is in memory."""
     parts = 0
     schema = SCHEMA.with_metadata({KEY: json.dumps(dict(request), sort_keys=True).encode()})
     with atomic_path(folder / LIST) as temporary, pq.ParquetWriter(temporary, schema) as writer:
@@ -74,7 +74,7 @@ def _row(entry: Entry) -> dict[str, Any]:
 
 
 def open_list(folder: Path, request: Mapping[str, Any]) -> Parts | None:
-    """Return the parts of a folder that was begun with the same request; None if there is no list."""
+    """Return the parts of a folder that was started with the same request; None if there is no list."""
     file = folder / LIST
     if not file.is_file():
         return None

@@ -1,7 +1,7 @@
-"""Predict photos by Ray Data: actors load the model once, predict one part per call, and write it as a Parquet file.
+"""Predict photos with Ray Data: actors load the model once, predict one part per call, and write a Parquet file.
 
-A part is written under a temporary name and renamed, so an actor that dies and starts again writes the same part. Ray
-Data replaces actors and repeats parts as often as they die; from version 2.64 on it takes no other number.
+A part is written under a temporary name and renamed, so an actor that dies leaves no incomplete part. Ray Data replaces
+dead actors and repeats their parts without limit; from version 2.64 on this limit cannot be set.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ COUNTS = ("predicted", "none_of_these", "unreadable")  # of a `Summary`
 
 @dataclass(frozen=True)
 class Model:
-    """Which model predicts, and how: what an actor needs to load it."""
+    """The model and the options that an actor needs to load it."""
 
     path: Path
     head: Head | None = None
@@ -42,7 +42,7 @@ class Model:
     none_of_these: float | None = None
 
     def load(self) -> Predictor:
-        """Load the model. A run folder is always run by torch, so that all machines compute the same."""
+        """Load the model. Run folders always use torch, so that all machines compute the same."""
         engine: EngineName = "auto" if self.path.suffix.lower() == ".onnx" else "torch"
         return load(self.path, self.head, classes=self.classes, engine=engine, none_of_these=self.none_of_these)
 
@@ -97,7 +97,7 @@ def check_empty(folder: Path) -> None:
 def _request(
     output: Output, weights: str, predictor: Predictor, photos: Sequence[str | Path], per_part: int
 ) -> dict[str, Any]:
-    """Return what decides about the rows; predicting continues only with the same."""
+    """Return everything that determines the rows; a folder can be continued only with the same values."""
     about = predictor.about
     return {
         "weights": weights,
@@ -143,17 +143,17 @@ def _most_actors(ray: Any, options: RayOptions, parts: int) -> int:
 
 @dataclass(frozen=True)
 class Work:
-    """What all actors are given."""
+    """The arguments of all actors."""
 
     parts: Parts
     output: Output
     model: Model
     here: Path
-    """The folder to which relative paths refer."""
+    """The folder that relative paths start from."""
 
 
 class PartPredictor:
-    """The actor: it loads the model once, and then predicts parts."""
+    """The actor: it loads the model once and then predicts parts."""
 
     def __init__(self, work: Work) -> None:
         os.chdir(work.here)

@@ -1,4 +1,4 @@
-"""From what was asked to what is done: the only room that knows "auto"."""
+"""Resolve a request to a configuration; only this package knows "auto"."""
 
 from semco.resolve.facts import DataFacts, Machine
 from semco.resolve.rules import Resolution, method_of, resolve

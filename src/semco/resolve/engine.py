@@ -1,4 +1,4 @@
-"""Which engine computes layers that are not trained: those of a run, or all of a model that predicts."""
+"""The choice of the engine that computes frozen layers: those of a run, or all layers when a model predicts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the rules may know: facts about the data and about the machine, measured once."""
+"""Facts about the data and the machine that the rules use, measured once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DataFacts:
-    """The data of a run, as far as a rule asks for it."""
+    """Facts about the data of a run."""
 
     num_classes: int
     num_labels: int  # labelled images that the configuration asks for
@@ -32,7 +32,7 @@ class DataFacts:
 
 @dataclass(frozen=True)
 class Machine:
-    """What this machine has."""
+    """Facts about this machine."""
 
     has_gpu: bool
     bfloat16: frozenset[str]  # the kinds of devices that compute in bfloat16 by instructions of their own
@@ -40,7 +40,7 @@ class Machine:
 
     @classmethod
     def of_this_process(cls) -> Machine:
-        """Look at the machine that this process runs on."""
+        """Return the facts about the machine that this process runs on."""
         import torch
 
         from semco.models.engines import installed_engines

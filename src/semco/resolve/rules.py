@@ -48,7 +48,7 @@ class Resolution:
 
     config: Config
     reasons: Mapping[str, str]
-    notes: tuple[str, ...] = ()  # what the user should hear before the run starts
+    notes: tuple[str, ...] = ()  # messages for the user before the run starts
 
 
 def resolve(request: Config, data: DataFacts, machine: Machine) -> Resolution:
@@ -64,7 +64,7 @@ def resolve(request: Config, data: DataFacts, machine: Machine) -> Resolution:
             value, reasons[name] = rule(config, data, machine)
             config = with_value(config, name, value)
     check_warmup(config)
-    length = {"epochs": None, "minutes": None}  # steps say it all
+    length = {"epochs": None, "minutes": None}  # the steps replace them
     config = config.model_copy(update={"training": config.training.model_copy(update=length)})
     return Resolution(Config.parse(config.model_dump()), reasons, _notes(config, machine))
 
@@ -106,7 +106,7 @@ def _notes(config: Config, machine: Machine) -> tuple[str, ...]:
 
 
 def is_open(name: str, config: Config) -> bool:
-    """Return whether a field is left to its rule: it is "auto", or null where null means that."""
+    """Return whether the rule decides a field: it is "auto", or null where null means the same."""
     value = value_of(config, name)
     return bool(value == AUTO) or (value is None and name in OPEN_IF_NULL)
 
@@ -146,7 +146,7 @@ def _validation(config: Config, data: DataFacts, _machine: Machine) -> Answer:
         return "none", "the data have validation images of their own"
     if data.spare_labels and min(config.data.validation_size, data.images // 10):
         return "train", f"{data.spare_labels:,} training images have a label that is not used"
-    # A label that is held out is not learned from, which costs more than the estimate is worth where labels are few.
+    # With few labels, training without the held-out ones would cost more accuracy than the estimate is worth.
     if issubclass(Method.registry[config.method.name], FittedMethod):
         return "none", f"{config.method.name} is cross-validated, which takes seconds"
     if data.num_labels >= FEW_LABELS and data.num_labels / data.num_classes >= FEW_LABELS_PER_CLASS:

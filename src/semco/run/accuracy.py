@@ -1,4 +1,4 @@
-"""The one accuracy that a run shows, everywhere: how many photos it was right for, and between which bounds that is."""
+"""The accuracy that a run shows everywhere: the number of correctly classified photos and a 95 % interval."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def percent(value: float) -> str:
 
 
 def wilson_interval(right: int, total: int) -> tuple[float, float]:
-    """Return the 95 % interval of Wilson (1927) for the probability that a photo is classified rightly."""
+    """Return the 95 % interval of Wilson (1927) for the probability that a photo is classified correctly."""
     part = right / total
     centre = part + Z * Z / (2 * total)
     half = Z * math.sqrt(part * (1 - part) / total + Z * Z / (4 * total * total))
@@ -34,12 +34,12 @@ def wilson_interval(right: int, total: int) -> tuple[float, float]:
 
 
 class Accuracy(BaseModel):
-    """On how many photos whose labels were not learned from a model is right, with a 95 % interval."""
+    """Accuracy of a model on photos whose labels it was not trained on, with a 95 % interval."""
 
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
     right: int
-    """Number of photos that are classified rightly."""
+    """Number of correctly classified photos."""
     total: int
     """Number of photos."""
     low: float
@@ -56,7 +56,7 @@ class Accuracy(BaseModel):
 
     @classmethod
     def count(cls, right: Right, kind: Kind) -> Accuracy | None:
-        """Return the accuracy of predictions that are right or wrong (N,); None without any."""
+        """Return the accuracy of predictions, given which of them (N,) are correct; None if there are none."""
         return cls.of(int(right.sum()), len(right), kind) if len(right) else None
 
     @property
@@ -78,7 +78,7 @@ class Accuracy(BaseModel):
 
 
 class Difference(BaseModel):
-    """By how much a model is more accurate than another one on the same photos, with a 95 % interval."""
+    """Difference in accuracy between two models on the same photos, with a 95 % interval."""
 
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
@@ -91,9 +91,10 @@ class Difference(BaseModel):
 
     @classmethod
     def between(cls, model: Right, other: Right) -> Difference:
-        """Return the difference of paired predictions, each right or wrong (N,).
+        """Return the difference of paired predictions, given which of them (N,) are correct.
 
-        The interval counts half a photo more in each cell of the 2 x 2 table, which keeps it honest for few photos.
+        The interval adds half a photo to each cell of the 2 x 2 table, which keeps its coverage near 95 % for few
+        photos.
         """
         total, gained, lost = len(model) + 2, (model & ~other).sum() + 0.5, (other & ~model).sum() + 0.5
         centre = float(gained - lost) / total
@@ -103,7 +104,7 @@ class Difference(BaseModel):
 
     @property
     def is_tied(self) -> bool:
-        """Whether the interval includes no difference at all."""
+        """Whether the interval includes 0."""
         return self.low <= 0 <= self.high
 
     def describe(self) -> str:

@@ -13,7 +13,7 @@ from semco.run.accuracy import Accuracy, Difference, percent
 
 
 class ProbeResult(BaseModel):
-    """What a linear probe on the initial features achieves with the same labels: the yardstick of the run."""
+    """What a linear probe on the initial features achieves with the same labels: the baseline of the run."""
 
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 

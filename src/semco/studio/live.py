@@ -1,6 +1,6 @@
-"""A model that follows the labels: the frozen layers see every photo once, then a head is fitted after every label.
+"""A model that follows the labels: features of all photos are computed once, and a head is fitted after every label.
 
-`LiveModel` is what a run with the same labels would fit, by the same functions and from the same files of features.
+`LiveModel` fits the same head as a run with the same labels, with the same functions and the same stored features.
 `follow` runs in a process of the Studio's worker: it reads the newest labels from a file and writes its answers.
 
 Shapes: N photos, D inputs of the head, K classes.
@@ -43,16 +43,16 @@ from semco.training.observer import NullObserver, Observer
 
 PAUSE = 0.1  # seconds between two looks at the file of labels
 QUIET = 1.0  # seconds without a new label before the accuracy is measured, which takes several fits
-STAND_IN = ("one", "other")  # classes before there are any; features do not depend on them
+STAND_IN = ("one", "other")  # placeholder classes until there are labels; features do not depend on them
 
 
 class OutdatedError(Exception):
-    """There are newer labels than those of the fit under way."""
+    """Newer labels arrived while the head was being fitted."""
 
 
 @dataclass(frozen=True)
 class Labelled:
-    """Which photos have which labels."""
+    """The labels of the photos."""
 
     names: tuple[str, ...]  # of the K classes
     class_ids: NDArray[np.int64]  # (N,) of the photos, -1: no label
@@ -62,7 +62,7 @@ class Labelled:
 
 @dataclass(frozen=True)
 class Fitted:
-    """The answers for the photos without a label, and how good they are, if that was measured."""
+    """The answers for the photos without a label, and their accuracy if it was measured."""
 
     photos: NDArray[np.int64]  # (U,) positions
     guesses: NDArray[np.int64]  # (U,)
@@ -113,7 +113,7 @@ class LiveModel:
         return Context.of(config, self._folder, problem, device, processes, observer)
 
     def context(self, labelled: Labelled) -> Context:
-        """Return what a run with these labels would have, with the features that are there."""
+        """Return the context of a run with these labels, which uses the stored features."""
         return replace(self._resolved(labelled, NullObserver()), inputs=self._inputs)
 
     def fit(self, context: Context) -> Fitted:
@@ -126,9 +126,9 @@ class LiveModel:
         return self._fitted(context, head.logits(self._rows))
 
     def measure(self, context: Context, is_outdated: Callable[[], bool]) -> Fitted:
-        """Return the answers and the accuracy beside the linear probe's, as a run does; the better of both answers.
+        """Return the answers of the better of method and linear probe, and both accuracies, as a run measures them.
 
-        As soon as ``is_outdated`` says so, an `OutdatedError`.
+        Raises `OutdatedError` as soon as ``is_outdated`` returns True.
         """
         method = context.method
         assert isinstance(method, FittedMethod)
@@ -151,7 +151,7 @@ class LiveModel:
         return replace(found, measured=Measured("test", right[known >= 0].numpy(), verdict.probe_test))
 
     def _fitted(self, context: Context, logits: Tensor) -> Fitted:
-        """Return the answers by the logits (N, K) of all photos."""
+        """Return the answers, given the logits (N, K) of all photos."""
         given = context.problem.dataset.train_labels.numpy() >= 0
         confidence, guesses = (each.numpy() for each in logits.softmax(dim=1).max(dim=1))
         others = np.flatnonzero(~given)
@@ -163,7 +163,7 @@ class LiveModel:
 
 
 def read_photos(request: Config, photos: list[str], test: list[str], observer: Observer) -> Dataset:
-    """Return the photos without labels, at the size that the network expects."""
+    """Return the photos as a data set without labels, at the image size of the network."""
     train_part, test_part = Part(), Part()
     train_part.add_files(photos)
     test_part.add_files(test)
@@ -177,7 +177,7 @@ class Status(Observer, Protocol):
 
 
 def follow(job: Mapping[str, Any], status: Status) -> None:
-    """Answer for the newest labels again and again, until the process is stopped."""
+    """Fit to the newest labels and write the answers, again and again until the process is stopped."""
     request, files = Config.from_yaml(job["config"]), read_json_object(Path(job["photos"]))
     dataset = read_photos(request, files["photos"], files["test"], status)
     model = LiveModel(request, dataset, Path(job["out"]), status)
@@ -212,7 +212,7 @@ def _is_newer(file: Path, seen: int) -> bool:
 
 
 def _stamp(file: Path) -> int:
-    """Return when a file was written, in nanoseconds; 0 if it is not there."""
+    """Return the modification time of a file in nanoseconds; 0 if it does not exist."""
     try:
         return os.stat(file).st_mtime_ns  # noqa: PTH116 (ten times per second)
     except OSError:
@@ -220,7 +220,7 @@ def _stamp(file: Path) -> int:
 
 
 def _accuracy(found: Fitted) -> dict[str, Any]:
-    """Return the accuracy as the page shows it; nothing if it was not measured, so that the last one stays."""
+    """Return the accuracy as the page shows it; empty if it was not measured, so that the page keeps the last one."""
     measured = found.measured
     if measured is None or measured.accuracy is None:
         return {}
@@ -239,14 +239,14 @@ class _Readable:
         self._test = _positions(files["test"], dataset.test_paths)
 
     def labelled(self, values: Mapping[str, Any]) -> Labelled:
-        """Return the labels of a request for the photos that could be read."""
+        """Return the labels in a request, restricted to the photos that could be read."""
         class_ids = np.full(1 + max(self._photos.max(), max(values["photos"], default=0)), -1)
         class_ids[values["photos"]] = values["class_ids"]
         test_ids = np.asarray(values["test_ids"], dtype=np.int64)[self._test]
         return Labelled(tuple(values["names"]), class_ids[self._photos], test_ids, values["labels"])
 
     def answers(self, found: Fitted, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return answers with the numbers that the Studio gives to photos and classes."""
+        """Return answers with the Studio's numbers of photos and classes."""
         return {
             "photos": self._photos[found.photos].tolist(),
             "guesses": np.asarray(values["classes"])[found.guesses].tolist(),
@@ -256,6 +256,6 @@ class _Readable:
 
 
 def _positions(files: list[str], kept: tuple[str, ...] | None) -> NDArray[np.int64]:
-    """Return the positions among all files of those that could be read, which are in the same order."""
+    """Return the positions, among all files, of those that could be read; both lists have the same order."""
     number = {name: position for position, name in enumerate(files)}
     return np.asarray([number[name] for name in kept or ()], dtype=np.int64)

@@ -1,6 +1,6 @@
 """Labels in the JSON files of other tools: Label Studio, FiftyOne's image classification, COCO.
 
-`read_labels` tells the formats apart by what they contain; `FORMATS` writes them. A file holds one class per image.
+`read_labels` recognises the format by the content of the file; `FORMATS` writes it. Every image has one class.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from semco.errors import UserError, brief
 from semco.files import read_json
 
 Label = tuple[str, str | None]  # path of an image, its class or None
-# What Label Studio puts before the name of a file that was uploaded to it.
+# The prefix that Label Studio adds to the name of an uploaded file.
 UPLOADED = re.compile(r"^[0-9a-f]{8}-")
 # Keys of a flat row (JSON_MIN) that are not the class.
 NOT_A_CLASS = {"image", "id", "annotator", "annotation_id", "created_at", "updated_at", "lead_time"}
 
 
 def read_labels(file: Path) -> list[Label]:
-    """Return path and class of each image that a file of another tool lists."""
+    """Return the path and class of each image in a file of another tool."""
     content = read_json(file)
     try:
         if isinstance(content, list):
@@ -37,10 +37,10 @@ def read_labels(file: Path) -> list[Label]:
             return list(_read_fiftyone(file, content))
         if isinstance(content, dict) and isinstance(content.get("images"), list):
             return list(_read_coco(file, content))
-    except (AttributeError, KeyError, TypeError):  # a value of another kind than the format has there
+    except (AttributeError, KeyError, TypeError):  # a value of the wrong type for the format
         pass
     raise UserError(
-        f"{file} holds no labels in a format that is known: Label Studio (JSON), FiftyOne image classification "
+        f"{file} holds no labels in a known format: Label Studio (JSON), FiftyOne image classification "
         "(labels.json), COCO; or give a table with the columns path and label."
     )
 
@@ -58,7 +58,7 @@ def _read_label_studio(file: Path, tasks: Sequence[Mapping[str, Any]]) -> Iterat
 
 
 def _chosen(task: Mapping[str, Any]) -> list[str]:
-    """Return the choices of all annotations of a task that were not cancelled, each once."""
+    """Return the distinct choices of all annotations of a task that were not cancelled."""
     annotations = [each for each in task.get("annotations", ()) if not each.get("was_cancelled")]
     results = [result for each in annotations for result in each.get("result", ())]
     return list(dict.fromkeys(name for each in results for name in each.get("value", {}).get("choices", ())))
@@ -69,12 +69,12 @@ def _flat_classes(row: Mapping[str, Any]) -> list[str]:
 
 
 def is_address(path: str) -> bool:
-    """Return whether a path is an address that Label Studio gave to a file."""
+    """Return whether a path is a URL that Label Studio made for a file."""
     return path.startswith("/data/") or "://" in path
 
 
 def local_path(address: str) -> str:
-    """Return the path of a file in the address that Label Studio gives it."""
+    """Return the file path in a URL that Label Studio made."""
     if not is_address(address):
         return address
     parts = urlsplit(address)
@@ -112,7 +112,7 @@ def labels_of(listing: Listing, root: Path) -> list[Label]:
 
 
 class Finder:
-    """Finds the images that other tools name without their folder, their ending, or with a prefix of their own."""
+    """Finds images that other tools name without their folder or extension, or with an added prefix."""
 
     def __init__(self, root: Path, images: Iterable[str]) -> None:
         self._root, self._images = root, images
@@ -122,13 +122,13 @@ class Finder:
         found: dict[str, list[str]] = {}
         for image in self._images:
             path = PurePosixPath(Path(os.path.relpath(image, self._root)).as_posix())
-            # FiftyOne leaves the ending out, others the folder.
+            # FiftyOne leaves out the extension, other tools the folder.
             for name in {str(path), str(path.with_suffix("")), path.name, path.stem}:
                 found.setdefault(name, []).append(str(path))
         return found
 
     def find(self, path: str) -> str:
-        """Return the image below the folder that ``path`` means; ``path`` itself if there is none."""
+        """Return the image in the folder that ``path`` stands for; ``path`` itself if there is none."""
         name = PurePosixPath(path).name
         parts = PurePosixPath(path).parts
         endings = ["/".join(parts[start:]) for start in range(len(parts))]
@@ -142,7 +142,7 @@ class Finder:
 
 
 def label_studio(labels: Sequence[Label]) -> Any:
-    """Return tasks for Label Studio's import, whose labels count as annotations; serve the photos as local files."""
+    """Return tasks for Label Studio's import, with labels as annotations and photos as local files."""
     return [
         {"data": {"image": f"/data/local-files/?d={path}"}, "annotations": [_annotation(label)] if label else []}
         for path, label in labels
@@ -155,7 +155,7 @@ def _annotation(label: str) -> dict[str, Any]:
 
 
 def fiftyone(labels: Sequence[Label]) -> Any:
-    """Return the labels.json of FiftyOne's image classification: classes by number, images without their ending."""
+    """Return the labels.json of FiftyOne's image classification: class numbers by image name without extension."""
     classes = sorted({label for _, label in labels if label})
     numbers = {name: number for number, name in enumerate(classes)}
     found = {str(PurePosixPath(path).with_suffix("")): numbers[label] if label else None for path, label in labels}

@@ -1,4 +1,4 @@
-"""What runs the cells of a comparison: processes on this machine, or tasks of Ray; and shards of them."""
+"""Engines that run the cells of a comparison: local processes or Ray tasks; and shards of the cells."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ OnEnd = Callable[[Outcome], None]
 
 
 class Engine(Protocol):
-    """Runs cells, each in a process and a folder of its own, so that one that fails stops no other."""
+    """Runs cells, each in its own process and folder, so that a failure does not affect the others."""
 
     def run(self, cells: Sequence[Cell], on_end: OnEnd, on_begin: OnBegin) -> list[Outcome]:
-        """Return the outcomes in the order of the cells; a finished run is not repeated, an unfinished one resumed.
+        """Return the outcomes in the order of the cells; finished runs are skipped, unfinished ones resumed.
 
         ``on_begin`` is called with the number of a cell, from 1 on, and ``on_end`` with each outcome. A signal stops
         the runs, which save their state, and no other run is started: `semco.training.signals.Stopped`.

@@ -41,7 +41,7 @@ class LocalEngine:
 
 
 def _run_cell(cell: Cell, jobs: int, stop: StopRequest, on_begin: Callable[[], None]) -> Outcome:
-    if not cell.run.is_whole():  # it may have been killed between its result and its page
+    if not cell.run.is_whole():  # it may have been killed after its result and before its report
         if stop.number is not None:
             return Outcome(cell, None, "not started")
         on_begin()
@@ -55,7 +55,7 @@ def _run_cell(cell: Cell, jobs: int, stop: StopRequest, on_begin: Callable[[], N
 
 
 def _run_command(command: Sequence[str], environment: Mapping[str, str], stop: StopRequest) -> tuple[int, str]:
-    """Return exit code and error output of a command, which is terminated at a request to stop."""
+    """Return the exit code and the error output of a command; a request to stop terminates it."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
     is_terminated = False
     while True:

@@ -1,6 +1,6 @@
 """Runs cells as tasks of Ray, one per run folder, on this machine or on a cluster.
 
-A run resumes from its checkpoint bit for bit, so a task that Ray starts again is the same run, continued.
+A run resumes from its checkpoint bit for bit, so a task that Ray restarts continues the same run.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from semco.run.folder import RunFolder
 from semco.run.result import RunResult
 from semco.training.signals import Stopped, catch_signals
 
-# How often Ray starts a task again whose process or machine has died.
+# How often Ray restarts a task whose process or machine has died.
 RETRIES = 3
-# Seconds between two looks at the tasks, and that a process which has lost its machine may still hold its run.
+# Seconds between two checks of the tasks, and for how long a lost process may still hold the lock of its run.
 INTERVAL, HELD = 0.5, 60.0
 
 
@@ -73,7 +73,7 @@ class _Tasks:
         }
 
     def finish(self) -> dict[int, Outcome]:
-        """Return the outcomes when all tasks have ended; they are taken in the order in which they end."""
+        """Wait until all tasks have ended and return their outcomes; each is reported when its task ends."""
         outcomes = {}
         with catch_signals() as stop:
             while self._running and stop.number is None:
@@ -108,7 +108,7 @@ class _Tasks:
 
 
 def _written(cell: Cell) -> int | None:
-    """Return when the request of a cell was written, which a task does when it begins."""
+    """Return the time at which the task of a cell began: it writes the request first."""
     return cell.request_file.stat().st_mtime_ns if cell.request_file.exists() else None
 
 
@@ -125,11 +125,11 @@ def train_cell(request: str, path: str, here: str) -> RunResult | str:
     except Stopped as stopped:
         if stopped.number == signal.SIGINT:  # the comparison was stopped
             raise
-        os._exit(stopped.exit_code)  # this machine is ending, and the run is saved: Ray starts the task elsewhere
+        os._exit(stopped.exit_code)  # this machine shuts down and the run is saved: Ray restarts the task elsewhere
 
 
 def wait_until_free(run: RunFolder, seconds: float = HELD) -> None:
-    """Wait until no other process trains in a folder: one whose machine was lost may take a while to notice it."""
+    """Wait until no other process trains in a folder: a process that Ray has given up may take a while to end."""
     deadline = time.monotonic() + seconds
     while run.path.is_dir():
         try:

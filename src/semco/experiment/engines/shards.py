@@ -1,4 +1,4 @@
-"""Shards of a list of runs, for arrays of jobs: together they are the whole list, and no two have a run in common."""
+"""Shards of a list of runs, for job arrays: they are disjoint, and together they are the whole list."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Shard:
-    """Number ``index`` of ``count`` shards, from 1 on."""
+    """Shard number ``index`` of ``count``; numbers start at 1."""
 
     index: int
     count: int
@@ -30,7 +30,7 @@ class Shard:
         return cls(index, count)
 
     def of(self, items: Sequence[T]) -> list[T]:
-        """Return every ``count``-th item: neighbours, which take about as long, are in different shards."""
+        """Return every ``count``-th item, so that neighbours, which take about as long, are in different shards."""
         return list(items[self.index - 1 :: self.count])
 
 

@@ -1,7 +1,7 @@
 """Estimates how long runs of full length take on GPUs of common kinds, from published step times; nothing is run.
 
 The operations of a step are counted on torch's meta device and divided by the rate that a published run has reached.
-Small images reach less of it: their layers are too small to fill a GPU, and views are made meanwhile.
+The rate is lower for small images: their layers are too small to fill a GPU, and the views have to be made.
 
 - V100, 32 pixels: FixMatch with WRN-28-2 on CIFAR-10, 2^20 steps of 64 + 448 images, 16 hours on four
   (github.com/LeeDoYup/FixMatch-pytorch, issues 1 and 3).
