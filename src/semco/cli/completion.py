@@ -1,4 +1,4 @@
-"""Values that the shell completes: ``--method fix<TAB>``. Nothing here imports torch, so that it answers at once."""
+"""Values that the shell completes: ``--method fix<TAB>``. Nothing here imports torch, so completion is fast."""
 
 from __future__ import annotations
 

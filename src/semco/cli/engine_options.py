@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ClusterOptions:
-    """Where Ray is, and what each of its tasks needs; None for options that were not given."""
+    """The address of Ray and the resources of each task; None for options that were not given."""
 
     address: Annotated[
         str | None,
@@ -46,13 +46,11 @@ class EngineName(StrEnum):
 
 @dataclass(frozen=True)
 class EngineOptions(ClusterOptions):
-    """What runs the cells of `semco compare` and `semco reproduce`, and which of them."""
+    """The engine and the shard of the runs of `semco compare` and `semco reproduce`."""
 
     engine: Annotated[EngineName, typer.Option(help="What runs: processes here, or tasks of Ray.")] = EngineName.local
     jobs: Annotated[int | None, typer.Option(min=1, help="Local: runs side by side.", show_default="1")] = None
-    shard: Annotated[
-        str | None, typer.Option(help="Only part i of n of the runs, i/n, for arrays of jobs; all parts are the whole.")
-    ] = None
+    shard: Annotated[str | None, typer.Option(help="Only part i of n of the runs, written i/n, for job arrays.")] = None
 
     def choose(self, say: Callable[[str], None]) -> Engine:
         from semco.experiment.engines.local import LocalEngine

@@ -92,7 +92,7 @@ def main() -> None:
         sys.stdout.flush()
     except KeyboardInterrupt:
         code = 130
-    except BrokenPipeError:  # the reader of the output has closed it, for example `| head`
+    except BrokenPipeError:  # the reader of the output has gone, for example `| head`
         code = 141
     leave(code)
 
@@ -105,7 +105,7 @@ def print_any_name() -> None:
 
 
 def leave(code: int) -> NoReturn:
-    """End the process; what the interpreter does at its end is neither interrupted nor waited for after a signal."""
+    """End the process. Ctrl-C cannot interrupt the clean-up of the interpreter; after a signal it is skipped."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # gloo's threads do not always survive the end of the interpreter: sometimes a process that had finished and saved
     # its work crashed, and torchrun reported the run as failed.

@@ -1,4 +1,4 @@
-"""What commands that train share: several processes, exit codes, how to resume, the result."""
+"""Shared by the commands that train: several processes, exit codes, how to resume, the result."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STARTED = time.monotonic()  # this file is imported when a command starts
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Import large libraries without looking for garbage in between, which takes a seventh of the time."""
+    """Import large libraries with the garbage collector turned off, which saves a seventh of the time."""
     gc.disable()
     try:
         yield
@@ -44,9 +44,9 @@ def is_main() -> bool:
 
 
 class StatusConsole(Console):
-    """A console on which a run prints; when nobody reads it any more, the run stops as by SIGTERM, after it was saved.
+    """A console for the messages of a run; if its reader has gone, the run is saved and stops, as after SIGTERM.
 
-    So the runs of a comparison that was killed lose nothing, whichever they notice first: its death or the closed pipe.
+    So the runs of a killed comparison lose nothing, whether they notice first that it ended or that the pipe is closed.
     """
 
     def on_broken_pipe(self) -> None:
@@ -153,5 +153,5 @@ def show_result(result: RunResult, *, as_json: bool) -> None:
 
 
 def _steps_and_time(result: RunResult) -> str:
-    """Return after how many steps that was, and how long the run took from the start of its command."""
+    """Return the number of steps, and the duration of the run from the start of its command."""
     return (f" after {result.steps:,} steps" if result.steps else "") + f"; {duration(result.seconds)} in all"

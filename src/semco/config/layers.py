@@ -17,7 +17,7 @@ from semco.config.schema import AUTO, Config, method_name
 from semco.errors import UserError, brief
 from semco.files import read_text
 
-# Of each group only one can be given; a layer that gives one of them takes the others back.
+# Alternatives: only one field of each group can be given; a layer that sets one of them resets the others.
 ALTERNATIVES = (("training", ("steps", "epochs", "minutes")), ("data", ("num_labels", "labels_per_class")))
 # Fields that may hold a path.
 PATHS = (
@@ -106,7 +106,7 @@ def _origin(name: str, set_by: Mapping[str, str]) -> str:
 
 
 def merge_layer(values: Mapping[str, Any], new: Mapping[str, Any]) -> Values:
-    """Merge a layer; where it sets one of several alternatives (steps, epochs, minutes), the others are taken back."""
+    """Merge a layer; if it sets one of several alternatives (steps, epochs, minutes), the others are reset."""
     for section, group in ALTERNATIVES:
         given = new.get(section)
         if isinstance(given, Mapping) and any(given.get(key) is not None for key in group):

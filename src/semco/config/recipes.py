@@ -1,7 +1,7 @@
 """Recipes: named layers of configuration values, kept as data in recipes.yaml.
 
-A recipe may stand on others (``extends``), which are put below all recipes that were asked for. The name of a method is
-a recipe too: it chooses that method. So ``cifar100-2500-mu7,semco,no-grouping`` is a cell of the paper's Table 1 with
+A recipe may extend others (``extends``), which are applied before all recipes that were asked for. The name of a method
+is a recipe too: it chooses the method. So ``cifar100-2500-mu7,semco,no-grouping`` is a cell of the paper's Table 1 with
 the paper's settings, the paper's method, and one ablation.
 """
 
@@ -20,7 +20,7 @@ from semco.errors import unknown
 
 Values = dict[str, Any]
 
-# Recipes that leave a published setting what it is.
+# Recipes that do not change a published setting.
 NEUTRAL = {"paper"}
 OURS = "SemCo+ (ours), not published"
 
@@ -78,7 +78,7 @@ def method_titles() -> dict[str, str]:
 
 
 def expand_recipes(names: Sequence[str]) -> dict[str, Recipe]:
-    """Return the recipes that were asked for, those that they stand on first; each once."""
+    """Return the recipes that were asked for, preceded by those that they extend; each once."""
     found = {name: find_recipe(name) for name in (each.strip() for each in names)}
     bases = {base: find_recipe(base) for recipe in found.values() for base in recipe.extends}
     return bases | {name: recipe for name, recipe in found.items() if name not in bases}

@@ -83,7 +83,7 @@ class DataConfig(Section):
     validation: Auto[Literal["train", "labelled", "none"]] = AUTO
     """Where validation images come from: training images with a label that is not used ("train"), the labelled images
     ("labelled"), or nowhere ("none"). "auto" is "train" if there are such images, else "labelled" from 200 labels
-    and 20 per class on, else "none": few labels are all learned from."""
+    and 20 per class on, else "none", because few labels are all needed for training."""
     validation_size: int = Field(default=500, ge=1)
     """Largest number of validation images; at most a tenth of the training images ("train") or a fifth of the
     labelled images ("labelled") are used."""
@@ -118,19 +118,19 @@ class LabelsConfig(Section):
     """A local folder or hub name of a `transformers` text encoder, or "use": the sentence encoder of
     semco[sentences]."""
     prompts: tuple[str, ...] = ("a photo of a {}.",)
-    """The sentences in which the text encoder reads a class name."""
+    """The prompts in which the text encoder reads a class name; {} is the name."""
     aliases: dict[str, str] = Field(default_factory=dict)
     """Class name -> vocabulary term, for names that the look-up does not find or gets wrong."""
     strict_names: bool = False
     """Stop at a class name that the look-up does not find, instead of giving it a vector of its own."""
     unknown_names: Literal["encode", "own"] = "encode"
-    """What a name gets that the look-up does not find: a place by the sentence encoder if it is installed
+    """The vector of a name that the look-up does not find: from the sentence encoder if it is installed
     (semco[sentences]) and sure, else a vector of its own; or always a vector of its own ("own")."""
     eps: Auto[Annotated[float, Field(ge=0, le=2)]] = AUTO
     """DBSCAN's eps: the largest cosine distance between neighbours in a group. "auto" is the default of the source, 0
     turns grouping off."""
     together: tuple[tuple[str, ...], ...] = ()
-    """Classes that belong into one group, however far apart their vectors are: lists of class names."""
+    """Classes that belong to one group, however far apart their vectors are: lists of class names."""
     apart: tuple[tuple[str, ...], ...] = ()
     """Classes that must not be in one group: of each list, all but the first leave a group that they share."""
     min_groups: int = Field(default=1, ge=1)
@@ -242,9 +242,9 @@ class TrainingConfig(Section):
     """How views that only make targets run: in a pass of their own without gradient (faster), or in one pass with all
     other views (paper)."""
     skip: Auto[bool] = AUTO
-    """Leave out of the pass with gradient the strong views of images whose pseudo-labels have no weight (FixMatch and
-    its kin, SemCo, SemCo+). "auto" turns it on for CPUs and networks whose normalisation does not look across images,
-    where it changes nothing but the time."""
+    """Leave out of the pass with gradient the strong views of images whose pseudo-labels have no weight (FixMatch,
+    its variants, SemCo, SemCo+). "auto" turns it on for CPUs and networks without normalisation across images, where it
+    changes only the time."""
     device: str = AUTO
     """"auto" is a GPU if there is one; else cpu, cuda, cuda:1, ..."""
     precision: Auto[Literal["float32", "bfloat16"]] = AUTO

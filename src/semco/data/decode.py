@@ -27,14 +27,14 @@ IMAGE_SUFFIXES = frozenset({".bmp", ".gif", ".heic", ".heif", ".jpg", ".jpeg", "
 # Larger photos are reduced to this size, unless data.image_size sets another one.
 LARGEST_DEFAULT = 96
 
-# Pixels that are decoded at most, because a file of a few kilobytes can describe any number of them.
+# Limit on the pixels of an image, because a file of a few kilobytes can describe any number of them.
 MOST_PIXELS = 80_000_000
 # Formats that are read, whatever the name of the file. Other decoders of Pillow are rarely used, or run other programs.
 FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "GIF", "BMP", "DIB", "TIFF", "JPEG2000", "PPM")
 
 # JPEG files are decoded at the smallest size that is at least so many times the final one (docs/lab/data.md).
 DRAFT = 1.5
-# The way from a file to pixels, for what is stored under it: count it up when the pixels change.
+# Version of the decoder, which identifies stored pixels: increase it when the pixels change.
 DECODING = 2
 BLOCK = 1 << 20  # pixels of 16-bit images that are converted at a time
 ORIENTATION = 0x0112  # the EXIF tag
@@ -65,7 +65,7 @@ def decode(source: Path | Entry, size: int, most_pixels: int = MOST_PIXELS) -> N
 
 
 def read_image(source: Path | Entry, size: int, most_pixels: int = MOST_PIXELS) -> Image.Image:
-    """Return the upright image in RGB, whose shorter side has ``size`` pixels or more, if the file has so many."""
+    """Return the upright image in RGB; its shorter side has at least ``size`` pixels, if the file has that many."""
     with as_entry(source).open() as stream, open_stream(stream) as file:
         width, height = file.size
         if decoded_pixels(file, stream, math.ceil(DRAFT * size)) > most_pixels:
@@ -123,7 +123,7 @@ def open_stream(stream: BinaryIO) -> Iterator[Image.Image]:
 
 
 def _formats(stream: BinaryIO) -> tuple[str, ...]:
-    """Return the formats that an image may have; HEIC is one of them if it is, and if it can be read."""
+    """Return the formats that an image may have; HEIC is included if the file is HEIC and can be read."""
     header = stream.read(12)
     stream.seek(0)
     if not is_heic(header):
@@ -136,7 +136,7 @@ def _formats(stream: BinaryIO) -> tuple[str, ...]:
 def reason_of(error: BaseException, source: Path | Entry) -> str:
     """Return why an image cannot be read, without its name."""
     reason = str(error) or type(error).__name__
-    if isinstance(error, UserError):  # of `semco.files`; the words of other errors may only look like a name: "a"
+    if isinstance(error, UserError):  # of `semco.files`; in other errors a word such as "a" may only look like the name
         reason = reason.removeprefix(f"{source} ")
         if reason.startswith(f"cannot read {source}:"):
             reason = f"cannot read{reason.removeprefix(f'cannot read {source}')}"

@@ -1,4 +1,4 @@
-"""What the network reads in training: views of images, made when they are asked for, or computed once before.
+"""Inputs of the network in training: views of images, made when they are asked for, or values computed before.
 
 Shapes: N images, C channels, H height, W width.
 """
@@ -19,8 +19,8 @@ from semco.types import Views
 MAX_PART_OF_FREE_MEMORY = 0.25
 # Largest size of the images on devices that do not report their free memory.
 MAX_BYTES = 1 << 30
-# Largest number of pixels of a batch in evaluation: 39 images of 224 x 224. The first layers of a network make up to
-# a hundred numbers of each.
+# Largest number of pixels of a batch in evaluation: 39 images of 224 x 224. The first layers of a network compute up to
+# a hundred numbers per pixel.
 MOST_PIXELS = 2_000_000
 
 

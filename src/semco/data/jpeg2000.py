@@ -1,4 +1,4 @@
-"""JPEG 2000 files can be decoded at 1/2, 1/4, ... of their size, as often as their header says."""
+"""Decode JPEG 2000 files at 1/2, 1/4, ... of their size; the header says how often it can be halved."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def _halvings_of_tiles(size: bytes) -> int:
 def halve_while_decoding(file: Any, halvings: int) -> int:
     """Let Pillow decode an image at a size that is halved so many times; return the number of pixels then.
 
-    The format rounds sizes up, Pillow to the nearest number, and then fails: it gets a size that need not be rounded.
+    The format rounds sizes up, Pillow to the nearest number, and then Pillow fails. So it gets a size that needs no
+    rounding.
     """
     width, height = (-(-side >> halvings) for side in file.size)
     file.reduce = halvings

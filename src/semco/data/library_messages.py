@@ -1,7 +1,7 @@
 """Hides what image libraries print about damaged files: each such file is reported once, by us, with the reason.
 
-What is hidden belongs to the whole process (Python's list of ignored warnings, the file that stderr is), and images are
-decoded by several threads: the first thread that enters hides, the last that leaves restores.
+The list of ignored warnings and the file behind stderr belong to the whole process, and several threads decode images.
+So the first thread that enters hides the messages, and the last thread that leaves restores them.
 """
 
 from __future__ import annotations

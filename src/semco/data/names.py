@@ -1,4 +1,4 @@
-"""Names of classes as they are shown: WordNet ids become words, and one class is for photos of no other class."""
+"""Class names as they are shown: WordNet ids become words, and one class is for photos of none of the others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from semco.data.wordnet import readable_class
 from semco.errors import UserError
 
-# The class of photos that show none of the classes, and how people call its folder or its label.
+# The class of photos that show none of the classes, and common names of its folder or label.
 NONE_OF_THESE = "none of these"
 SPELLINGS = ("other", NONE_OF_THESE)
 
@@ -19,7 +19,7 @@ def simplify_name(name: str) -> str:
 
 
 def is_none_of_these(name: str) -> bool:
-    """Return whether a class is that of photos of no other class; its name says nothing about its looks."""
+    """Return whether a class is for photos of none of the other classes; its name says nothing about its looks."""
     return simplify_name(name) in SPELLINGS
 
 

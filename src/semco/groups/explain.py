@@ -23,7 +23,7 @@ from semco.labels.matching.routes import CONFIDENCE, LOW_CONFIDENCE, OWN_VECTOR
 from semco.labels.matching.spelling import spell
 
 NEXT = 12  # groups that would join next, shown
-CLOSE = 0.1  # a group that a tenth less of eps would split is doubtful
+CLOSE = 0.1  # a group that splits at an eps smaller by a tenth is doubtful
 
 Square = NDArray[np.float64]
 

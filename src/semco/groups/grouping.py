@@ -18,7 +18,7 @@ from semco.errors import UserError, nearest
 from semco.labels.embeddings import LabelEmbeddings, Matrix
 from semco.labels.store import unit_rows
 
-Pairs = Sequence[Sequence[str]]  # names of classes that a person puts together or apart
+Pairs = Sequence[Sequence[str]]  # names of classes that the user puts together or apart
 
 LARGE_SHARE = 0.5  # a group with a larger share of the classes gets a note
 ROWS = 1000  # rows of cosines at a time: those of 20,000 classes would take 3 GB
@@ -58,13 +58,13 @@ def group_classes(
 ) -> Groups:
     """Return the groups at ``eps``: None is the source's own, 0 makes every class its own group.
 
-    The groups of the classes in one entry of ``together`` are merged; of the classes in one entry of ``apart`` all but
-    the first leave a group that they share with another one of the entry.
+    The groups of the classes in one entry of ``together`` are merged. If classes in one entry of ``apart`` share a
+    group, all of them but the first leave it.
     """
     radius = embeddings.default_eps if eps is None else float(eps)
     ids = find_group_ids(embeddings.names, embeddings.matrix, radius)
     ids = correct_group_ids(ids, embeddings.names, together, apart)
-    none = [is_none_of_these(name) for name in embeddings.names]  # looks like no class, whatever its vector
+    none = [is_none_of_these(name) for name in embeddings.names]  # "none of these" is in no group, whatever its vector
     ids = in_order(np.where(none, ids.max() + 1 + np.arange(len(ids)), ids))
     groups = Groups(embeddings.names, ids, radius)
     return replace(groups, notes=_notes(groups))

@@ -1,1 +1,1 @@
-"""A look at a folder of images before a run: what is in it, what is wrong with it, what to do next."""
+"""Inspect a folder of images before a run: what it contains, what is wrong with it, what to do next."""

@@ -17,7 +17,7 @@ from semco.files import readable_name
 from semco.inspection.facts import ImageFacts
 from semco.models import has_weights
 
-# Below this shorter side, images are icons or small crops, on which ImageNet weights help little.
+# Images with a shorter side below this are icons or small crops, for which ImageNet weights help little.
 SMALL_SIDE = 64
 PHOTO_BACKBONE, PHOTO_SIZE, SMALL_BACKBONE = "efficientnet-lite0", 224, "wrn-28-2"
 # Labels per class up to which another label is worth its work; FEW: below it, labels come first.

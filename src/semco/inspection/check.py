@@ -1,4 +1,4 @@
-"""Reads every image of a source once and says what a run on it should know.
+"""Read every image of a source once and report what matters for a run on it.
 
 Shapes: N images, K classes.
 """

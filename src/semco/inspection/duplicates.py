@@ -3,7 +3,7 @@
 Two pictures are near duplicates if at most 7 of the 63 bits of their hashes differ, one is at most 40 of 255 levels
 brighter, and apart from that their 8 x 8 pixels differ by at most 12 levels on average (docs/lab/data.md). Four pieces
 of 16 bits are compared: if at most 7 bits differ, one of the pieces differs in at most one bit. So only images that
-share a piece, or a piece with one bit turned, are compared.
+share a piece, or a piece with one bit flipped, are compared.
 
 Shapes: N images, P pairs.
 """
@@ -34,7 +34,7 @@ Index = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Duplicates:
-    """Positions of images that show the same; ``is_exact``: their files are the same, too."""
+    """Positions of images that show the same picture; ``is_exact``: their files are identical."""
 
     members: tuple[int, ...]
     is_exact: bool
@@ -61,7 +61,7 @@ def near_pairs(looks: NDArray[np.uint64], small: NDArray[np.uint8]) -> Index:
     members = np.split(np.argsort(inverse, kind="stable"), np.cumsum(np.bincount(inverse, minlength=len(unique)))[:-1])
     found = [_confirmed(np.array(list(_equal_pairs(members, small)), dtype=np.int64).reshape(-1, 2), small)]
     for left, right in _candidates(unique):
-        # Of images with the same hash, a few stand for all.
+        # A few of the images with the same hash represent all of them.
         pairs = [(a, b) for i, j in zip(left, right, strict=True) for a in members[i][:4] for b in members[j][:4]]
         found.append(_confirmed(np.array(pairs, dtype=np.int64).reshape(-1, 2), small))
     return np.concatenate([np.empty((0, 2), np.int64), *found])

@@ -1,4 +1,4 @@
-"""A label source beside which the class "none of these" has a vector of its own: its name is never looked up.
+"""A label source that gives the class "none of these" a vector of its own instead of looking its name up.
 
 Shapes: K classes, d embedding size.
 """
@@ -18,7 +18,7 @@ from semco.labels.sources import signs
 
 @dataclass(frozen=True)
 class BesideNone:
-    """Asks another source for the vectors of all classes but "none of these"."""
+    """Takes the vectors of all classes except "none of these" from another source."""
 
     source: LabelSource
 

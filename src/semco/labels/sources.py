@@ -100,7 +100,7 @@ class StoreSource:
         return found, [*notes, *doubtful_notes(matches, matrix)]
 
     def _find_all(self, names: Sequence[str]) -> tuple[list[Match], list[str]]:
-        """Return the matches and notes of the look-up, with places for names that only the sentence encoder knows."""
+        """Return the matches and notes of the look-up; names that only the sentence encoder knows get its vectors."""
         matches, notes = self.lookup.find_all(names)
         if self._has_places:
             unknown = [match.name for match in matches if match.route == OWN_VECTOR and is_readable(match.name)]
@@ -142,7 +142,7 @@ def _placed_notes(names: Sequence[str]) -> list[str]:
 def doubtful_notes(matches: Sequence[Match], matrix: Matrix) -> list[str]:
     """Return a note for each class whose term is close to no other class, while the others are close to each other.
 
-    Its word may have another sense: Conference, beside Braeburn and Granny Smith, is no meeting.
+    Its word may have another sense: beside Braeburn and Granny Smith, Conference is a pear, not a meeting.
     """
     known = [i for i, match in enumerate(matches) if match.terms and match.route != "alias"]
     if len(known) < THEME_CLASSES:
@@ -178,7 +178,7 @@ def store_source(
 
 
 def signs(name: str, size: int) -> NDArray[np.float32]:
-    """Return ``size`` numbers 1 or -1 that the name alone decides, so that they are the same on every machine."""
+    """Return ``size`` numbers 1 or -1 that depend only on the name, so that they are the same on every machine."""
     digest = np.frombuffer(shake_256(name.encode(errors="surrogatepass")).digest(size // 8 + 1), dtype=np.uint8)
     return 1 - 2 * np.unpackbits(digest)[:size].astype(np.float32)
 

@@ -41,7 +41,7 @@ BATCH = 256
 
 @dataclass(frozen=True)
 class About:
-    """What a model says of itself: its classes, the images that it reads, and its heads."""
+    """The description of a model: its classes, the images that it reads, and its heads."""
 
     class_names: ClassNames
     group_ids: tuple[int, ...]
@@ -52,7 +52,7 @@ class About:
     heads: tuple[Head, ...]
     """The heads that the model has: ``one_hot``, and ``semantic`` if it was trained with one."""
     thresholds: Thresholds = ()
-    """Below which familiarity a photo shows none of the classes (`choose_threshold`)."""
+    """A photo with a lower familiarity shows none of the classes (`choose_threshold`)."""
 
     @cached_property
     def groups(self) -> tuple[str, ...]:
@@ -75,7 +75,7 @@ class Scores:
     by_head: Mapping[str, NDArray[np.float32]]
     """Of each head that the model has."""
     familiarity: NDArray[np.float32] | None = None
-    """How much each photo looks like those of the classes (N,), if the model knows."""
+    """How similar each photo is to those of the classes (N,); None if the model has no familiarity."""
 
     def row(self, i: int) -> Scores:
         """Return the scores of one image as a batch."""
@@ -120,7 +120,7 @@ class TorchEngine:
 
 
 def about_of(description: ModelDescription, head: Head | None = None) -> About:
-    """Return what a model folder says of its model, which predicts with ``head`` or else with its default head."""
+    """Return the description in a model folder; the model predicts with ``head``, by default with its own."""
     chosen: Head = head or description.head
     has_semantic = "semantic" in description.heads and description.scale is not None
     if chosen != "one_hot" and not has_semantic:

@@ -58,7 +58,7 @@ def predict_images(
 
 @dataclass(frozen=True)
 class Output:
-    """Where the answers go, and what is in them."""
+    """Where the predictions are written, and which columns they have."""
 
     file: Path | None
     """None: standard output."""
@@ -73,7 +73,7 @@ class Output:
     """Overwrite what is there."""
 
     def into(self, file: Path) -> Output:
-        """Return the same for one Parquet file of a folder."""
+        """Return these options for one Parquet file of a folder."""
         return replace(self, file=file, format="parquet")
 
     def check(self) -> None:
@@ -85,7 +85,7 @@ class Output:
                 check_new(path, self.force)
 
     def check_numbers(self) -> None:
-        """Refuse numbers that mean nothing."""
+        """Refuse numbers that are out of range."""
         if self.top < 1:
             raise UserError(f"the number of classes per photo is at least 1, not {self.top}.")
         if self.least is not None and not 0 <= self.least <= 1:
@@ -137,7 +137,7 @@ def write_predictions(
     *,
     some: bool = False,
 ) -> Summary:
-    """Predict photos and write one row for each, in order; with ``some``, one of them at least must be readable."""
+    """Predict photos and write one row for each, in order; with ``some``, at least one must be readable."""
     rows = Rows(predictor.about, output.top, output.least, says_none=predictor.threshold is not None)
     format_name, summary = choose_format(output.file, output.format), Summary()
     with open_table(output.file, format_name, rows, sys.stdout) as table:

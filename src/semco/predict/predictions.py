@@ -33,7 +33,7 @@ class Prediction:
     heads: Mapping[str, tuple[str, float]] = field(default_factory=dict)
     """The most probable class of each head with its probability."""
     familiarity: float | None = None
-    """How much the photo looks like those of the classes, from -1 to 1, if the model knows."""
+    """How similar the photo is to those of the classes, from -1 to 1; None if the model has no familiarity."""
     error: str | None = None
     """Why the image could not be read; None if it could."""
 

@@ -1,4 +1,4 @@
-"""Which files a run was trained on: data.json for people, and data_files.parquet to say later what has changed.
+"""Which files a run was trained on: data.json to read, and data_files.parquet to find out later what has changed.
 
 A file is recorded by its path below the data, its label and its size; pixels have checksums of their own (`seal`).
 """

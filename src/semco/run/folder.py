@@ -58,7 +58,7 @@ def _not_free(path: Path) -> UserError:
 
 
 def _what_is_there(path: Path) -> str:
-    """Return what stands in the way of a new run, and what can be done with it, as the beginning of a sentence."""
+    """Return why a new run cannot use the folder, and what can be done, as the beginning of a sentence."""
     run = RunFolder(path)
     if run.is_complete():
         return f"{path} holds a finished run: {run.report_file} is its report, 'semco continue' adds labels to it; "

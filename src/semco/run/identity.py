@@ -72,7 +72,7 @@ def run_digest(config: Config) -> str:
 
 
 def changes_of_command(old: Config, new: Config) -> Changes:
-    """Return the fields that make a repeated command another run, also if it names other data or label vectors."""
+    """Return the fields that make a repeated command another run, including the data and label vectors it names."""
     changes = changes_of_run(old.model_dump(mode="json"), new.model_dump(mode="json"))
     if not _may_be_same_data(old.data.source, new.data.source):
         changes["data.source"] = (old.data.source, new.data.source)

@@ -1,4 +1,4 @@
-"""What a page asks to change about the classes: a change says what it does, and so can be made to any table."""
+"""Changes of the classes that a page asks for; a change describes an action, so it can be applied to any table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_DIGITS = 15  # of a number in an address, which browsers hold exactly
 
 
 class ChangedElsewhereError(UserError):
-    """A change of something that another tab has changed since the tab that asks last looked."""
+    """A change of something that another tab has changed in the meantime."""
 
 
 def whole_number(value: Any) -> int:
@@ -44,7 +44,7 @@ def change_classes(table: ClassTable, values: Mapping[str, Any]) -> ClassTable:
 
 
 def check_seen(seen: ClassTable, now: ClassTable, values: Mapping[str, Any]) -> None:
-    """Refuse a change of a class, or of a choice about a pair, that is not as the page shows it any more."""
+    """Refuse to change a class, or a choice about a pair, that differs from what the page shows."""
     action, is_same = values.get("action"), True
     if action == "pair":
         first, second = sorted((_number(values, "class"), _number(values, "other")))

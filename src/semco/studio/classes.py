@@ -1,4 +1,4 @@
-"""What SemCo makes of the names of the classes: term, group, place on a map."""
+"""How SemCo understands the class names: term, group, place on a map."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NEAREST = 4  # terms that are shown for a name
 
 
 def describe(table: ClassTable) -> dict[str, Any]:
-    """Return what the names were taken for, by class, with groups and a map, as plain values."""
+    """Return the term, group and place on the map of each class, as plain values."""
     if not table.classes:
         return {"classes": [], "groups": [], "together": (), "apart": ()}
     names = tuple(each.name for each in table.classes)

@@ -1,4 +1,4 @@
-"""Labels that are there already when a project begins: the photos in class folders."""
+"""Labels that exist when a project begins: the photos in class folders."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The Studio's side of the model that follows the labels (`semco.studio.live`), which runs in a process of its own.
 
-The page asks how far it is; whoever asks hands it the newest labels. What it keeps in its folder can be removed.
+Whenever the page asks for its progress, the process gets the newest labels. Its folder can be removed.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from semco.studio.training import Job
 
 
 class Live:
-    """The process that fits after every label; it needs a label of every class."""
+    """The process that fits a head after every label; it needs a label for every class."""
 
     def __init__(self, folder: Path, photos: Photos, config: Config) -> None:
         self._folder, self._photos, self._config = folder, photos, config
         self._job = Job(folder / "live")
-        self.submitted = 0  # the last entry of the journal that the process was told
+        self.submitted = 0  # the last entry of the journal that was sent to the process
         self._answers: tuple[int, dict[str, Any]] | None = None  # by version
 
     def start(self) -> None:
-        """Begin to look at the photos."""
+        """Start the process, which computes the features of the photos."""
         for left in ("labels", "answers"):  # of an earlier session, whose photos had other numbers
             self._file(left).unlink(missing_ok=True)
         root = self._photos.root
@@ -49,7 +49,7 @@ class Live:
         return self._folder / f"{name}.json"
 
     def submit(self, seq: int, table: ClassTable, labels: Mapping[int, int], test: Mapping[str, str | None]) -> None:
-        """Tell the process the labels after an entry of the journal, if every class has one."""
+        """Send the labels after an entry of the journal to the process, if every class has one."""
         if len(table.classes) < 2 or without_label(table, labels):
             return
         numbers, names = list(table.names), list(table.names.values())
@@ -67,7 +67,7 @@ class Live:
         self.submitted = seq
 
     def status(self) -> dict[str, Any]:
-        """Return how far the process is, with the accuracy in the words of every report."""
+        """Return the progress of the process, with the accuracy worded as in reports."""
         found = self._job.status()
         accuracy, probe = found.get("accuracy"), found.get("probe")
         shown = None
@@ -100,11 +100,11 @@ class Live:
 
 
 def _version(status: Mapping[str, Any]) -> int:
-    """Return the number of the newest answers; 0 if the process has ended and so does not follow any more."""
+    """Return the number of the newest answers; 0 if the process has ended."""
     return int(status.get("version", 0)) if status["state"] == "running" else 0
 
 
 def without_label(table: ClassTable, labels: Mapping[int, int]) -> list[int]:
-    """Return the classes of which no photo has a label."""
+    """Return the classes without a labelled photo."""
     given = set(labels.values())
     return [number for number in table.names if number not in given]

@@ -1,7 +1,7 @@
 """Opens the page in the browser without showing its token to the other users of the machine.
 
-The arguments of a process can be read by everybody, so the browser gets the path of a file that only its owner can
-read, and that leads on to the page.
+Everybody can read the arguments of a process, so the browser gets the path of a file that only its owner can read and
+that redirects to the page.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PAGE = """<!DOCTYPE html>
 
 @contextmanager
 def private_page(url: str, folder: Path) -> Iterator[Path]:
-    """Yield a file in a folder of its own below ``folder`` that leads to ``url``; both are removed afterwards."""
+    """Yield a file, in a new folder below ``folder``, that redirects to ``url``; both are removed afterwards."""
     for left in folder.glob(f"{PREFIX}*"):  # by a process that was killed; its token is void
         if not left.is_symlink():
             shutil.rmtree(left, ignore_errors=True)
@@ -40,7 +40,7 @@ def private_page(url: str, folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def opened_in_browser(url: str, folder: Path) -> Iterator[None]:
-    """Open a page in the browser; the file that leads there is kept until the block ends."""
+    """Open a page in the browser; the file that redirects to it is kept until the block ends."""
     with private_page(url, folder) as file:
         webbrowser.open(file.as_uri())
         yield

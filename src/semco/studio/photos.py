@@ -1,7 +1,7 @@
 """The photos of a folder: their names by number, thumbnails and larger previews.
 
-The page knows photos by their numbers only, so that no request can ask for another file. Photos in test/CLASS have no
-number: they are never shown and never learned from, and say how good a model is.
+The page refers to photos only by number, so that no request can ask for another file. Photos in test/CLASS have no
+number: they are never shown and never trained on, and serve to test a model.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Photos:
         return {name: number for number, name in enumerate(self.names)}
 
     def number(self, name: str) -> int | None:
-        """Return the number of a photo, None if there is no such photo any more."""
+        """Return the number of a photo; None if the photo no longer exists."""
         return self._numbers.get(name)
 
     def numbered(self, values: Mapping[str, int]) -> dict[int, int]:

@@ -36,9 +36,9 @@ from semco.suggestions.diversity import DiverseSelection
 
 HISTORY = 200  # entries that the page shows
 MEASURED = 5  # rounds whose accuracy the page shows
-# Photos that a model looks at in the background, without being asked; of 10,000, two views take 5 minutes on two cores.
+# Most photos for the model in the background; two views of 10,000 photos take 5 minutes on two cores.
 MOST_FOLLOWED = 10_000
-FOLDERS = "folders"  # the tab of what was found in the folder
+FOLDERS = "folders"  # the name of the tab for labels found in the folder
 
 
 class Project:
@@ -93,7 +93,7 @@ class Project:
         self.close()
 
     def close(self) -> None:
-        """Stop what runs; everything is saved."""
+        """Stop all jobs; everything is saved."""
         self.diverse.close()
         for job in self._jobs.values():
             job.close()
@@ -172,12 +172,12 @@ class Project:
     def label(
         self, photos: Sequence[int], label: int | None, tab: str, seen: int | None, *, is_blind: bool = False
     ) -> Entry:
-        """Label photos; if another tab has changed some of them, a `Conflict` with their numbers.
+        """Label photos; raise a `Conflict` with their numbers if another tab has changed some of them.
 
-        ``is_blind``: a person did not see what the model says of this one photo, which is kept beside the label.
+        ``is_blind``: the person did not see the model's answer for this one photo; it is kept beside the label.
         """
         answer = self._answer_for(photos[0]) if is_blind and len(photos) == 1 else 0
-        with self.journal.lock:  # the class could be removed in between
+        with self.journal.lock:  # otherwise the class could be removed in between
             if label is not None:
                 self.table.find(label)
             return self.journal.label({self.photos.name(number): label for number in photos}, tab, seen, answer)
@@ -209,7 +209,7 @@ class Project:
                     return {**described, "seq": self.journal.seq}
 
     def describe(self) -> dict[str, Any]:
-        """Return what the classes are taken for, and the last entry of the journal that this knows."""
+        """Return how the class names are understood, and the last entry of the journal that this is based on."""
         with self.journal.lock:
             seq, table = self.journal.seq, self.table
         return {**describe(table), "seq": seq}
@@ -247,7 +247,7 @@ class Project:
         }
 
     def problems(self) -> list[str]:
-        """Return what a person should know, each in a sentence."""
+        """Return messages for the user, one sentence each."""
         found = list(self.journal.problems)
         if not self.photos.is_there():
             found.append(f"The folder {self.photos.root} is not there any more; put it back. No label is lost.")
@@ -270,7 +270,7 @@ class Project:
         ]
 
     def follow(self) -> dict[str, Any]:
-        """Hand the newest labels to the model that follows them, and return how far it is."""
+        """Send the newest labels to the model that follows them, and return its progress."""
         off = {"state": "off", "seq": 0, "version": 0, "accuracy": None}
         if self.live is None:
             return off
@@ -304,7 +304,7 @@ class Project:
         return {**self.training.progress(), "accuracies": accuracies}
 
     def view(self, query: Query) -> dict[str, Any]:
-        """Return the photos of the wall, in order, with the model's answers; those of a check come without."""
+        """Return the photos of the wall, in order, with the model's answers, which a blind check leaves out."""
         answers = self.answers()
         numbers = choose(query, self.photos.names, self.labels(), self.diverse.order(), answers)
         return with_answers(numbers, None if query.order == "random" else answers)

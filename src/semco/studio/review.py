@@ -1,7 +1,7 @@
-"""What a model says about the photos without a label, and how often it was right.
+"""The answers of a model for photos without a label, and how often they were right.
 
 The answers of a finished round are read from the run's ``pseudo_labels.parquet``. A check of the model is a random
-photo that a person labelled without seeing its answer. Answers that a person confirmed count for nothing: who sees an
+photo that a person labelled without seeing its answer. Confirmed answers are not counted: a person who sees an
 answer, or many at once, overlooks wrong ones.
 
 Shapes: U photos that had no label when the round was trained.
@@ -45,7 +45,7 @@ class Answers:
         return len(self.numbers)
 
     def most_useful(self) -> NDArray[np.int64]:
-        """Return the rows, most useful first: by the run's own choice, then where the model is unsure or disagrees."""
+        """Return the rows, most useful first: those the run suggests, then where the model is unsure or disagrees."""
         doubt = (1 - self.confidence) + self.disagree
         place = np.where(self.places > 0, self.places, len(self) + 1)
         return np.lexsort((-doubt, place))
@@ -145,9 +145,9 @@ def _pairs(answers: Answers, is_open: NDArray[np.bool_], groups: list[list[int]]
 
 
 def check(judged: Mapping[int, int], labels: Mapping[int, int]) -> dict[str, Any]:
-    """Return for how many photos that were judged blind the model was right, with a 95 % interval, and per class.
+    """Return the accuracy on photos that were labelled blind, with a 95 % interval, and the same per class.
 
-    ``judged`` has what the model said of each, by photo; ``labels`` what a person says.
+    ``judged`` has the model's class of each photo; ``labels`` has the class that a person gave.
     """
     pairs = [(said, labels[photo]) for photo, said in judged.items() if photo in labels]
     classes = {number: [0, 0] for _, number in pairs}

@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 
 class Guard:
-    """Lets in who has the token: in the address once, then in a cookie, or in a header."""
+    """Accepts requests with the token: once in the address, then in a cookie, or in a header."""
 
     def __init__(self, port: int, token: str | None = None) -> None:
         self.token = token or secrets.token_urlsafe(24)
@@ -62,7 +62,7 @@ class Guard:
         self.url = f"http://127.0.0.1:{port}/?token={self.token}"
 
     def check(self, request: Any) -> None:
-        """Refuse requests that another page or machine may have caused, and those without a token."""
+        """Refuse requests that may come from another page or machine, and those without the token."""
         self.check_origin(request)
         header = request.headers.get("authorization", "").removeprefix("Bearer ")
         if not any(self.is_token(given) for given in (header, request.cookies.get(self.cookie, ""))):
@@ -90,7 +90,7 @@ class Routes:
         self._project, self._guard, self._responses = project, guard, responses
         self._json = AsciiJSONResponse
         self._threads = ThreadPoolExecutor(DECODERS, thread_name_prefix="semco-thumbnails")
-        # Words are looked up one request after the other, so that those who wait take no thread of the other requests.
+        # Words are looked up one request at a time, so that waiting requests do not block the threads of others.
         self._words = ThreadPoolExecutor(1, thread_name_prefix="semco-words")
         self._files = {path.name: path for path in STATIC.iterdir() if path.suffix in KINDS}
 
@@ -104,8 +104,8 @@ class Routes:
     async def page(self, request: Any) -> Any:
         """The page itself; with the token in the address, a cookie is set and the address becomes plain.
 
-        It becomes plain by a page, not by a redirection: browsers do not send a strict cookie if another page, or the
-        file that leads to the Studio, was where the redirection began.
+        A page removes the token from the address, not an HTTP redirect: browsers do not send a strict cookie after a
+        redirect that began at another page, or at the file that opens the Studio.
         """
         self._guard.check_origin(request)
         if self._guard.is_token(request.query_params.get("token", "")):
@@ -202,7 +202,7 @@ class Routes:
         return self.json(await asyncio.get_running_loop().run_in_executor(self._words, self._project.review))
 
     async def live(self, request: Any) -> Any:
-        """Return how far the model is that follows the labels."""
+        """Return the progress of the model that follows the labels."""
         self._guard.check(request)
         return self.json(await _thread(self._project.follow))
 

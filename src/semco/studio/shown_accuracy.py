@@ -1,4 +1,4 @@
-"""The one accuracy of a model as the pages show it: with its interval, its photos and the linear probe beside it."""
+"""The accuracy of a model as the pages show it: with its interval, its photos and that of the linear probe."""
 
 from __future__ import annotations
 

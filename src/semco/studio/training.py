@@ -46,7 +46,7 @@ MOST_ROUNDS = 999_999
 
 
 class Job:
-    """One job in a process of its own (`semco.studio.worker`), or what is left of it after the Studio was restarted."""
+    """One job in its own process (`semco.studio.worker`), or its files after the Studio was restarted."""
 
     def __init__(self, stem: Path) -> None:
         self._stem = stem
@@ -64,7 +64,7 @@ class Job:
             )
 
     def is_running(self) -> bool:
-        """Return whether the job is at work; a process that has written its last status only ends."""
+        """Return whether the job is running; a process that has written its last status is about to end."""
         return self._is_alive() and self._reported()["state"] == "running"
 
     def _is_alive(self) -> bool:
@@ -84,13 +84,13 @@ class Job:
             raise UserError("the process of the last job has not ended yet; try again in a moment.") from None
 
     def close(self) -> None:
-        """Stop the job and wait until it is saved; one that takes longer ends with this process, after it has saved."""
+        """Stop the job and wait until it is saved; one that takes longer saves itself when this process ends."""
         self.stop()
         with suppress(UserError):
             self.wait()
 
     def status(self) -> dict[str, Any]:
-        """Return what the job reports; one that has ended without a last word is stopped or failed."""
+        """Return the status of the job; one that has ended without a final status was stopped or has failed."""
         is_alive = self._is_alive()  # before the status is read, which may be the last one
         found = self._reported()
         if is_alive or found["state"] != "running":
@@ -112,7 +112,7 @@ class Job:
 
 
 class Training:
-    """The rounds of a project, of which one can train at a time."""
+    """The rounds of a project; one can train at a time."""
 
     def __init__(self, folder: Path, photos: Path, settings: Sequence[str] = ()) -> None:
         self._folder, self._photos, self._settings = folder, photos, tuple(settings)
@@ -173,7 +173,7 @@ class Training:
             self._job.stop()
 
     def close(self) -> None:
-        """Stop what trains and wait until it is saved."""
+        """Stop the round that is training and wait until it is saved."""
         if self._job is not None:
             self._job.close()
 
@@ -207,7 +207,7 @@ class Training:
         return shown_accuracy(result.accuracy, result.probe)
 
     def live_config(self) -> Config | None:
-        """Return what a model that follows the labels is fitted by; None if rounds are trained in steps."""
+        """Return the configuration of the model that follows the labels; None if rounds are trained in steps."""
         if not has_pretrained():
             return None
         config = configure(RECIPE, None, {"data": {"source": str(self._photos)}}, self._settings)
@@ -231,7 +231,7 @@ class Training:
 
 
 def has_pretrained() -> bool:
-    """Return whether the weights that photos start from by default are installed."""
+    """Return whether the default pretrained weights for photos are installed."""
     return is_installed(recipes()[RECIPE].values["model"]["backbone"])
 
 

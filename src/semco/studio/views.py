@@ -1,4 +1,4 @@
-"""The order in which the wall shows photos, and which of them: what a person chose on the page."""
+"""The order and the filter by which the wall shows photos, as chosen on the page."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def choose(
 
 
 def _answered(query: Query, answers: Answers | None, count: int) -> NDArray[np.bool_]:
-    """Return for which photos the model's answer is what the query asks for."""
+    """Return the photos whose answers match the query."""
     kept = np.zeros(count, dtype=np.bool_)
     if answers is None:
         return kept

@@ -57,9 +57,9 @@ def _unit(vector: NDArray[Any]) -> NDArray[Any]:
 
 
 def diverse_order(features: Floats, count: int) -> list[int]:
-    """Return up to ``count`` rows of (N, F): of each of as many clusters the middle, that of the largest first.
+    """Return the central rows of up to ``count`` clusters of rows (N, F), the largest cluster first.
 
-    The largest first and not the farthest first: the latter begins with photos that resemble no others.
+    Choosing the farthest photos first would begin with photos that resemble no others.
     """
     from sklearn.cluster import MiniBatchKMeans
     from threadpoolctl import threadpool_limits
@@ -109,7 +109,7 @@ class DiverseSelection:
         return chosen + [number for number in self._shuffled if number not in kept]
 
     def _run(self, thumbnail: Callable[[int], bytes]) -> None:
-        if sys.platform == "linux":  # where this concerns the thread alone: the page stays fast
+        if sys.platform == "linux":  # where the priority is that of the thread: the page stays fast
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
         numbers: list[int] = []
         rows: list[Floats] = []

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-# Most images that are compared with each other: those that may be chosen, and those that should be close to one.
+# Most candidates, and most images that should be close to a labelled one: each candidate is compared with all.
 MOST_CANDIDATES, MOST_POINTS = 5_000, 2_000
 # Cosine of the features from which two images count as near duplicates.
 DUPLICATE = 0.995
@@ -25,8 +25,8 @@ def cover(features: Floats, labelled: Floats, count: int) -> list[tuple[int, flo
 
     Images are chosen one after the other, each so that all images come as close as possible to a labelled one.
     ``features`` (U, F) and those of the labelled images (L, F) have unit length. The closeness of two images is the
-    cosine of their features. The worth is the part of the distances to the closest labelled image, at the start, that
-    the label removes. Of large pools, random images stand for all.
+    cosine of their features. The worth is the fraction of the initial distances to the closest labelled image
+    that the label removes. Large pools are represented by a random sample.
     """
     rng = np.random.default_rng(0)
     candidates, points = (_sample(len(features), most, rng) for most in (max(MOST_CANDIDATES, count), MOST_POINTS))

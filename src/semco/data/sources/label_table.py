@@ -28,7 +28,7 @@ Row = tuple[str, str | None, str]  # path, label or None, split or ""
 def add_labels_file(rows: Rows, root: Path, file: Path) -> None:
     """Add the images that a table lists with their labels, and every other image below ``root`` without one.
 
-    They are in the order of the files, so that what was computed from the images holds when labels are added.
+    They are in the order of the files, so that results computed from the images stay valid when labels are added.
     """
     if not exists(file):
         raise UserError(f"there is no file of labels {file}.")

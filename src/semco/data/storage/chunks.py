@@ -35,9 +35,9 @@ from semco.files import (
 )
 
 PROGRESS, LOCK = "progress.json", ".lock"
-# Seconds between two looks at whether another process has finished the same file.
+# Seconds between two checks whether another process has finished the same file.
 WAIT = 0.5
-# How often a folder that is deleted while it is made is made again.
+# How often the work starts again if its folder is deleted.
 ATTEMPTS = 10
 
 Array = NDArray[Any]
@@ -46,7 +46,7 @@ Report = Callable[[int, int], None]  # called with the number of rows done (or l
 
 @dataclass(frozen=True)
 class Chunk:
-    """The rows of a chunk, and what is remembered about them; JSON must be able to hold the note."""
+    """The rows of a chunk, and a note about them that JSON can hold."""
 
     rows: Array
     note: Any = None
@@ -263,7 +263,7 @@ def locked(folder: Path, *, wait: bool = True) -> Iterator[Callable[[], bool]]:
 
 
 def _is_deleted(error: Exception) -> bool:
-    """Return whether a file was missing: who deletes a folder deletes its files one by one, the lock perhaps last."""
+    """Return whether a file is missing: a folder is deleted file by file, perhaps with the lock last."""
     return isinstance(error, FileNotFoundError) or isinstance(error.__cause__, FileNotFoundError)
 
 

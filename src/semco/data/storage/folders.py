@@ -1,4 +1,4 @@
-"""The folders of arrays in files: which there are, how large they are, and which are removed first."""
+"""The folders of stored arrays: their list, their sizes, and which are removed first."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def stored_arrays(root: Path) -> list[StoredArray]:
 def remove(array: StoredArray) -> bool:
     """Delete an array, unless another process is making it; return whether it was deleted.
 
-    A process that reads it keeps reading: the system deletes the file when nobody uses it any more. The folder gets
-    another name first, at one instant: a process that makes the same array meanwhile begins in a folder of its own.
+    A process that reads it keeps reading: the system deletes the file when nobody uses it any more. The folder is
+    renamed first, which is atomic, so a process that makes the same array meanwhile uses a new folder.
     """
     try:
         with locked(array.folder, wait=False):
             _delete(array.folder)
-    except UserError:  # its lock is a link or a named pipe, which no process of ours has locked
+    except UserError:  # its lock is a link or a named pipe, which none of our processes has locked
         _delete(array.folder)
     except (FileNotFoundError, VanishedError):  # another process was faster
         pass
@@ -57,14 +57,14 @@ def remove(array: StoredArray) -> bool:
 
 
 def _delete(folder: Path) -> None:
-    """Delete a folder; if this process is killed meanwhile, the rest is an array that can be removed."""
+    """Delete a folder; if this process is killed meanwhile, the rest can be removed like any other array."""
     place = folder.with_name(f".{folder.name[:40]}.{secrets.token_hex(4)}.part")
     folder.rename(place)
     shutil.rmtree(place)
 
 
 def remove_oldest(root: Path, keep: Path, most_bytes: int) -> None:
-    """Delete the arrays that were used longest ago until all together take at most ``most_bytes``.
+    """Delete the least recently used arrays until all of them take at most ``most_bytes``.
 
     The folder ``keep`` and arrays that another process is making are left alone.
     """
@@ -78,7 +78,7 @@ def remove_oldest(root: Path, keep: Path, most_bytes: int) -> None:
 
 
 def list_all() -> list[tuple[str, StoredArray]]:
-    """Return the arrays in the cache folder of this user, with what each kind is called."""
+    """Return the arrays in the cache folder of this user, each with the name of its kind."""
     roots = ((kind, cache_folder(kind)) for kind in KINDS)
     return [(kind, array) for kind, root in roots if root is not None for array in stored_arrays(root)]
 

@@ -1,7 +1,7 @@
 """Tensors in memory-mapped files, read without holding the whole file in memory.
 
-Pages that were read stay mapped and count as memory of the process until they are given back. The functions here read
-any tensor; for those in files they give the pages back after a while. The system still keeps them in its cache.
+Pages that were read stay mapped and count as memory of the process until they are released. The functions here read
+any tensor; for tensors in files they release the pages after a while. The system still keeps them in its cache.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-# Bytes that are read from a file before its pages are given back.
+# Bytes that are read from a file before its pages are released.
 MOST_MAPPED = 64 << 20
 
 
@@ -32,7 +32,7 @@ class _Pages:
         self._mapping, self._read, self._file = weakref.ref(mapping), 0, file
 
     def count(self, size: int) -> None:
-        """Count bytes that were read, and give all pages back when they are many."""
+        """Count bytes that were read, and release all pages when there are many."""
         self._read += size
         mapping = self._mapping()
         if self._read >= MOST_MAPPED and mapping is not None and hasattr(mmap, "MADV_DONTNEED"):

@@ -1,8 +1,8 @@
 """Decoded images in a file that all runs on the same images use.
 
-What identifies the file: the image size, the way of decoding, and of each image its place and the size and times of its
-file. The content is not read for that, which would take as long as decoding; the time of the last change of the file's
-record (ctime) also changes when an archive is unpacked with the old dates over other files.
+The file is identified by the image size, the version of the decoder, and the path, size and times of each image file.
+The content of the images is not read, which would take as long as decoding. The times include that of the last change
+of the inode (ctime), which changes even when an archive is unpacked over other files with the old dates.
 
 Shapes: N images, S height and width.
 """
@@ -32,7 +32,7 @@ from semco.errors import data_size
 from semco.files import cache_folder, cache_limit
 
 NAME, DATA = "pixels", "pixels.u8"
-# Bytes that all files of pixels may take by default; those that were used longest ago are removed.
+# Default limit in bytes on all files of pixels; the least recently used are removed.
 MOST_CACHED = 50 * 10**9
 
 

@@ -1,8 +1,8 @@
 """Named builds: ours, the paper's, and GloVe's own vectors.
 
-What each choice of the paper's build rests on: (P) the paper's text, supplement B; (F) Faruqui et al. 2015, whose
-algorithm it follows; (C) the code of ConceptNet 5 (Speer et al.), whose procedure it follows; (S) us, where these are
-silent.
+The origin of each choice of the paper's build: (P) the paper's text, supplement B; (F) Faruqui et al. 2015, whose
+algorithm it follows; (C) the code of ConceptNet 5 (Speer et al.), whose procedure it follows; (S) our own choice, where
+these say nothing.
 
     seven relations of ConceptNet                                             (P)
     all relations have the weight 1                                           (S) the paper names no weights
@@ -42,7 +42,7 @@ PRESETS = {
     "paper": Preset(
         BuildSettings(iterations=50, translated_alpha=0.0, composed_alpha=0.0), dict.fromkeys(RELATIONS, 1.0)
     ),
-    # Raw vectors up to a rotation: the supplement compares the paper's groups with theirs.
+    # Raw vectors up to a rotation: the supplement compares the paper's groups with those of raw GloVe.
     "glove": Preset(
         BuildSettings(iterations=0, translated_alpha=0.0, composed_alpha=0.0, singular_power=1.0, is_centred=False),
         RELATIONS,

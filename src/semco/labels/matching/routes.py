@@ -198,10 +198,10 @@ def _is_correction(key: str, term: str) -> bool:
 
 
 def is_likely_typo(word: str, meant: str) -> bool:
-    """Return whether people often write ``word`` for ``meant``, one edit away: not cockapoo for cockatoo.
+    """Return whether ``word`` is a likely misspelling of ``meant``, one edit away (cockapoo for cockatoo is not).
 
-    They swap, double or leave out letters, hit a key beside the right one, or confuse vowels. The end of a word seldom
-    changes: another end is another word (the French pomme is no pommel).
+    Likely are swapped, doubled or missing letters, a neighbouring key, and confused vowels. The end of a word is seldom
+    misspelt: a different end usually is another word (the French pomme is not pommel).
     """
     changed = [i for i, (a, b) in enumerate(zip(word, meant, strict=False)) if a != b]
     if len(word) != len(meant):

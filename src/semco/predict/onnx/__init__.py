@@ -1,1 +1,1 @@
-"""Exported models in ONNX files: tried first, because they may come from a stranger, then run."""
+"""Run exported models in ONNX files; an untrusted file is first tried in a separate process."""

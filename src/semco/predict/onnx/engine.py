@@ -42,7 +42,7 @@ class OnnxEngine:
 
     def __init__(self, file: Path, head: Head | None = None) -> None:
         check_readable(file)
-        outputs = try_model(file)  # it may come from a stranger
+        outputs = try_model(file)  # the file may be untrusted
         self._file, self._session = file, open_session(file)
         self.about, self.weights = read_metadata(self._session, file)
         if head is not None and head != self.about.head:
@@ -116,7 +116,7 @@ def open_session(file: Path) -> Any:
 
 
 def read_metadata(session: Any, file: Path) -> tuple[About, str]:
-    """Return what an exported model says of itself, and the checksum of the weights that it was made of."""
+    """Return the description in an exported model, and the checksum of the weights that it was made from."""
     metadata = session.get_modelmeta().custom_metadata_map
     try:
         values = json.loads(metadata[METADATA])

@@ -1,7 +1,7 @@
 """Runs an ONNX file once, in a process of its own that has little time and memory.
 
-A graph is a program: one from a stranger may never end, or fill the memory, also while it is only opened. So the file
-is first opened and run on two small photos by a child process (``python -m``), which does not import torch.
+A graph is a program: an untrusted one may never end, or fill the memory, even while it is opened. So a child process
+(``python -m``), which does not import torch, first opens the file and runs it on two small photos.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Outputs = dict[str, tuple[str, tuple[int, ...]]]  # dtype and shape by name
 
 
 def try_model(file: Path) -> Outputs:
-    """Return the outputs that a model has for two photos; one that cannot be run so is a `UserError`."""
+    """Return the outputs of a model for two photos; if it cannot be run, raise a `UserError`."""
     command = [sys.executable, "-P", "-m", __name__, str(file)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     try:

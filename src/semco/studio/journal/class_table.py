@@ -1,7 +1,7 @@
 """The table of classes: pure functions from one table to the next.
 
-A class keeps its number when it is renamed, so that its labels stay. The labels of a removed class are ignored, and are
-there again if the removal is undone. A number is never given to a second class.
+A class keeps its number when it is renamed, so that its labels stay. The labels of a removed class are ignored, and
+come back if the removal is undone. A number is never given to a second class.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class ClassTable:
 
 
 def checked_text(text: str) -> str:
-    """Return a name or a word that can be written to every file; another one is a `UserError`."""
+    """Return a name or a word that can be written to every file; raise a `UserError` for any other."""
     if len(text) > LONGEST_NAME:
         raise UserError(f"a class name has at most {LONGEST_NAME} letters, not {len(text)}; shorten it.")
     if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in text):
@@ -182,9 +182,9 @@ def is_class_number(value: Any, highest: int = HIGHEST_NUMBER) -> bool:
 
 
 def carry_over(before: ClassTable, after: ClassTable, now: ClassTable) -> ClassTable:
-    """Return ``now`` with the change that leads from ``before`` to ``after``; what has changed since stays.
+    """Return ``now`` with the change from ``before`` to ``after`` applied; later changes are kept.
 
-    With ``before`` and ``after`` exchanged, this takes the change back.
+    With ``before`` and ``after`` exchanged, this undoes the change.
     """
     names = _carried(before.names, after.names, now.names)
     if len({name.casefold() for name in names.values()}) < len(names):
@@ -198,7 +198,7 @@ def carry_over(before: ClassTable, after: ClassTable, now: ClassTable) -> ClassT
 
 
 def _carried(before: Mapping[K, V], after: Mapping[K, V], now: Mapping[K, V]) -> dict[K, V]:
-    """Return ``now`` with what differs between ``before`` and ``after``, where ``now`` still is as ``before``."""
+    """Return ``now`` with the differences from ``before`` to ``after``, where ``now`` still equals ``before``."""
     found = dict(now)
     for key in (*before, *after):
         if before.get(key) == after.get(key) or now.get(key) != before.get(key):

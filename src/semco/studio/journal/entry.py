@@ -1,6 +1,6 @@
 """One entry of the journal, and its line: a JSON object with a sequence number and a checksum.
 
-What a line says is checked when it is read: a file that was edited may hold anything, also with a right checksum.
+The content of a line is checked when it is read: an edited file may hold anything, even with a correct checksum.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from semco.studio.journal.class_table import check_plain, is_class_number
 
 Kind = Literal["label", "classes", "undo", "redo", "snapshot"]
 CLASSES = ""  # the name under which the classes are kept among the photos; no photo has an empty name
-LARGEST_GAP = 10**6  # entries that may be missing before a line; a higher number is no number of an entry
+LARGEST_GAP = 10**6  # most entries that may be missing before a line; a higher number is invalid
 
 Value = Any  # of a photo: the number of its class or None; of the classes: their table as plain values
 
@@ -65,7 +65,7 @@ def sealed(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def opened(values: Any) -> dict[str, Any]:
-    """Return values without their checksum; if it is wrong, a `ValueError`."""
+    """Return values without their checksum; raise a `ValueError` if it is wrong."""
     if not isinstance(values, dict) or values.pop("crc", None) != _checksum(values):
         raise ValueError("its checksum is wrong")
     return values

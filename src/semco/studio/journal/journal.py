@@ -1,8 +1,8 @@
-"""The journal of a project: every label and every change of the classes, one line each, only ever appended.
+"""The journal of a project: an append-only file with one line per label or change of the classes.
 
 A line is on the disk before a change is acknowledged, so that a kill loses nothing that was acknowledged. A line that
-cannot be read is skipped and reported. From time to time all entries are also written as a snapshot, from which those
-come that the journal has lost since.
+cannot be read is skipped and reported. From time to time all entries are also written as a snapshot, which replaces
+lines that the journal has lost.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SNAPSHOT_EVERY = 500  # entries
 
 @dataclass(frozen=True)
 class Conflict(Exception):  # noqa: N818 (the caller decides what to do)
-    """Photos that another tab has changed since the tab that wants to change them last looked."""
+    """Photos that another tab has changed in the meantime."""
 
     photos: tuple[str, ...]
 
@@ -35,7 +35,7 @@ class Conflict(Exception):  # noqa: N818 (the caller decides what to do)
 class Journal:
     """The open journal of a project. All methods may be called from several threads.
 
-    Who decides on a change by what it has read holds ``lock`` from the reading to the change.
+    A caller whose change depends on what it has read must hold ``lock`` from the reading to the change.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -47,7 +47,7 @@ class Journal:
         self._stream = open_in_place(self.file, "ab")
         self._end_last_line()
         self._size = os.fstat(self._stream.fileno()).st_size
-        self._is_torn = False  # whether half a line may stand after the last whole one
+        self._is_torn = False  # whether the file may end with an incomplete line
         self._complete_snapshot()  # after a kill
 
     def close(self) -> None:
@@ -88,7 +88,7 @@ class Journal:
             return self._append("undo", tab, table, entry.seq)
 
     def redo(self, seq: int, tab: str = "") -> Entry:
-        """Take back that an entry was undone."""
+        """Redo an entry that was undone."""
         with self.lock:
             entry = self.state.find(seq)
             if entry is None or seq not in self.state.undone:
@@ -124,7 +124,7 @@ class Journal:
             return table
 
     def judged_blind(self) -> dict[str, int]:
-        """Return the photos that were judged blind and still are, with the class that the model said."""
+        """Return the photos whose labels were given blind, with the class that the model predicted."""
         with self.lock:
             entries = [each for each in self.state.entries if each.answer and each.seq not in self.state.undone]
             return {name: each.answer for each in entries for name in each.changes}

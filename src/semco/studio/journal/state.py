@@ -1,4 +1,4 @@
-"""What the entries of a journal amount to.
+"""The state that results from the entries of a journal.
 
 The label of a photo is that of the last entry that names it and is not undone, whichever tab wrote it. The table of
 classes is kept whole; an entry that undoes a change of the classes brings the table that follows.
@@ -12,7 +12,7 @@ from semco.studio.journal.entry import CLASSES, Entry, Value
 
 
 class State:
-    """Per photo the entries that name it, and which entries are undone."""
+    """The entries of each photo, and which entries are undone."""
 
     def __init__(self) -> None:
         self._values: dict[str, list[tuple[int, Value]]] = {}
