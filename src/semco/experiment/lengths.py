@@ -85,8 +85,8 @@ def choose_lengths(
 ) -> Lengths:
     """Return the lengths of variants, each given by one cell; lengths that were decided before are kept.
 
-    From loaded weights all methods take the same small number of steps. From random weights all take as many steps as
-    the slowest method can take in the given minutes.
+    With equal steps, all methods take the same small number of steps from loaded weights; from random weights, as many
+    as the slowest method can take in the given minutes.
     """
     known = {} if saved is None else saved.steps
     missing = [cell for cell in cells if cell.variant not in known]

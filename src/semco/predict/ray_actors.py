@@ -1,7 +1,7 @@
 """Predict photos with Ray Data: actors load the model once, predict one part per call, and write a Parquet file.
 
 A part is written under a temporary name and renamed, so an actor that dies leaves no incomplete part. Ray Data replaces
-dead actors and repeats their parts without limit; from version 2.64 on this limit cannot be set.
+dead actors and repeats their parts without limit; from version 2.64 on no limit can be set.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ this way. Setting the gradient to zero gives, with W = beta + beta^T and D its r
 which is iterated (Jacobi). A step never increases E, because D + alpha + W is positive semi-definite.
 
 The paper has alpha_i = 1 and follows the algorithm of Faruqui et al. (2015), where beta_ij = 1 / degree(i): every row
-of the graph sums to 1, as in ConceptNet's code. Dividing row i by D_i gives the same iteration as raw weights
-with alpha_i = D_i, which is what `own_weights` returns. With alpha_i = 1 and raw weights, a term with a thousand edges
-(``man``, ``animal``) would be the mean of its neighbours.
+of the graph sums to 1, as in ConceptNet's code. Dividing row i by D_i gives the same iteration as undivided
+weights with alpha_i = D_i, which is what `own_weights` returns. With alpha_i = 1 and undivided weights, a term with a
+thousand edges (``man``, ``animal``) would be the mean of its neighbours.
 
 Shapes: n terms, d embedding size.
 """

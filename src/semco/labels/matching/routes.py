@@ -200,7 +200,7 @@ def _is_correction(key: str, term: str) -> bool:
 def is_likely_typo(word: str, meant: str) -> bool:
     """Return whether ``word`` is a likely misspelling of ``meant``, one edit away (cockapoo for cockatoo is not).
 
-    Likely are swapped, doubled or missing letters, a neighbouring key, and confused vowels. The end of a word is seldom
+    Swapped, doubled or missing letters, a neighbouring key and confused vowels are likely. The end of a word is seldom
     misspelt: a different end usually is another word (the French pomme is not pommel).
     """
     changed = [i for i, (a, b) in enumerate(zip(word, meant, strict=False)) if a != b]
