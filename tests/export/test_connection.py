@@ -117,11 +117,48 @@ def test_the_client_can_read_an_answer_while_it_sends() -> None:
 
 
 def test_requests_that_are_whole_keep_the_connection() -> None:
-    with running() as started, started.connect(POST + b"Content-Length: 2\r\n\r\nab" + GET + b"\r\n") as client:
+    with running() as started, started.connect(POST + b"Content-Length: 2\r\n\r\nab") as client:
         while client.recv(65536).count(b"200 OK") < 1:
             pass
         client.sendall(GET + b"Connection: close\r\n\r\n")
         assert b"200 OK" in read_all(client)
+
+
+PADDED = GET + b"A: " + b"x" * (connection.READ_CHUNKED - len(GET) - 7) + b"\r\n\r\n"  # as long as what is read
+
+
+@pytest.mark.parametrize("request_bytes", [GET + b"\r\n", POST + b"Content-Length: 2\r\n\r\nab", PADDED])
+def test_requests_ahead_of_the_answer_are_not_worked_on(request_bytes: bytes) -> None:
+    with running() as started, started.connect(request_bytes * 200) as client:
+        answers = read_all(client)
+        assert answers.count(b"200 OK") < 20  # nearly always 1, but 200 padded ones may fit by chance
+        assert b"connection: close" in answers
+        started.wait_for_connections(0)
+
+
+def test_a_request_that_arrives_during_the_answer_ends_the_connection() -> None:
+    with running() as started, started.connect(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n") as client:
+        started.wait(lambda: len(started.server.server_state.tasks) == 1)
+        client.sendall(GET + b"\r\n")
+        time.sleep(0.2)
+        started.app.goes_on = True
+        assert read_all(client).count(b"200 OK") == 1
+
+
+def test_answers_to_requests_ahead_that_are_not_taken_are_given_up() -> None:
+    with running(seconds=0.2) as started, started.connect(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n" * 20):
+        started.wait_for_connections(1)
+        started.wait_for_connections(0)
+
+
+def test_a_large_answer_before_the_end_of_its_request_is_taken_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "LINGER", 0.05)
+    with (
+        running() as started,
+        started.connect(b"GET /large HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n") as client,
+    ):
+        time.sleep(0.3)
+        assert len(read_all(client)) > LARGE
 
 
 def dribble(client: socket.socket) -> None:
@@ -178,7 +215,7 @@ def test_while_all_are_answered_another_one_is_refused(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
-    ("head", "most"), [(b"Content-Length: 60005", connection.READ), (b"Transfer-Encoding: chunked", 512)]
+    ("head", "most"), [(b"Content-Length: 60005", connection.READ), (b"Transfer-Encoding: chunked", 1024)]
 )
 def test_chunks_are_read_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch, head: bytes, most: int) -> None:
     """A chunk of one byte takes as long as a large one: many connections with such chunks would hold up the others."""
@@ -195,6 +232,29 @@ def test_chunks_are_read_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch, head: 
         client.sendall(b"1\r\nx\r\n" * 10_000 + b"0\r\n\r\n")
         assert read_all(client).startswith(b"HTTP/1.1 200 ")
     assert max(sizes) == most
+
+
+def test_one_connection_with_chunks_is_read_per_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns, received, run_once = [0], H11Protocol.data_received, asyncio.BaseEventLoop._run_once  # type: ignore[attr-defined]
+    read: list[tuple[int, int]] = []  # the turn and the connection
+
+    def receive(self: H11Protocol, data: bytes) -> None:
+        if self.headers:
+            read.append((turns[0], id(self)))
+        received(self, data)
+
+    def turn(self: asyncio.BaseEventLoop) -> None:
+        turns[0] += 1
+        run_once(self)
+
+    monkeypatch.setattr(H11Protocol, "data_received", receive)
+    monkeypatch.setattr(asyncio.BaseEventLoop, "_run_once", turn)
+    body = POST + b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 3000 + b"0\r\n\r\n"
+    with running() as started, ExitStack() as clients:
+        sent = [clients.enter_context(started.connect(body)) for _ in range(10)]
+        assert all(read_all(each).startswith(b"HTTP/1.1 200 ") for each in sent)
+    assert len({client for _, client in read}) == 10
+    assert len({number for number, _ in read}) == len(read)
 
 
 def test_the_limit_leaves_files_for_other_things(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -214,6 +214,18 @@ def check_closed(client: socket.socket, more: bytes) -> None:
     raise Failure("a connection was not given up", repr(more[:40]))
 
 
+def check_ended(client: socket.socket) -> None:
+    """Read what the server has sent; fail if it has not closed the connection."""
+    client.settimeout(1)
+    try:
+        while client.recv(1 << 20):
+            pass
+    except TimeoutError:
+        raise Failure("a connection was not given up", "its requests were sent at once") from None
+    except ConnectionError:
+        pass
+
+
 def attack_dribble(served: Served, random: Random) -> str:
     """Send requests that never end, a byte or a chunk at a time."""
     head, more = random.choice(
@@ -231,6 +243,23 @@ def attack_dribble(served: Served, random: Random) -> str:
         for client in clients:
             check_closed(client, more)
     return "dribble"
+
+
+def attack_pipeline(served: Served, random: Random) -> str:
+    """Send 200 requests on each of many connections and read no answer; all connections have to be given up."""
+    target = random.choice((b"GET / ", b"GET /health ", b"GET /nothing ", b"GET /v2 "))
+    padding = b"x" * random.choice((0, 0, 900, 3000))
+    content = (target + b"HTTP/1.1\r\nHost: 127.0.0.1\r\nA: " + padding + b"\r\n\r\n") * 200
+    with ExitStack() as stack:
+        clients = [stack.enter_context(served.connect(b"")) for _ in range(random.randint(50, 100))]
+        for client in clients:
+            client.setblocking(False)  # what the server does not read is not sent
+            with suppress(OSError):
+                client.send(content)
+        time.sleep(SECONDS + 1)
+        for client in clients:
+            check_ended(client)
+    return "pipeline"
 
 
 def attack_bodies(served: Served, random: Random) -> str:
@@ -257,7 +286,13 @@ def attack_bodies(served: Served, random: Random) -> str:
     return "bodies"
 
 
-ATTACKS: tuple[Callable[[Served, Random], str], ...] = (attack_bombs, attack_crowd, attack_dribble, attack_bodies)
+ATTACKS: tuple[Callable[[Served, Random], str], ...] = (
+    attack_bombs,
+    attack_crowd,
+    attack_dribble,
+    attack_pipeline,
+    attack_bodies,
+)
 
 
 def attack_server(case: Case) -> str:

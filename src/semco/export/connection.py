@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
+from collections import deque
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
@@ -19,8 +21,13 @@ CONNECTIONS = 1000  # at the same time, if the system lets the process open so m
 RESERVED = 64  # open files for everything else: photos, processes, and connections that are being accepted or closed
 LINGER = 1.0  # seconds in which the rest of a request is discarded, so that the client can read the answer
 READ = 1 << 12  # bytes that are read at a time, so that many connections with slow bytes do not hold up the others
-READ_CHUNKED = 1 << 9  # the same for a body in chunks: each may hold one byte, and takes as long as a large one
+READ_CHUNKED = 1 << 10  # the same for a body in chunks, of which each may hold one byte
 CLOSE = (b"connection", b"close")
+
+
+def head_size() -> int:
+    """Return how many bytes to read next outside of bodies: a number that nobody can make their requests fit to."""
+    return READ_CHUNKED + random.randrange(READ_CHUNKED)
 
 
 def most_connections() -> int:
@@ -35,22 +42,46 @@ def most_connections() -> int:
     return max(1, min(CONNECTIONS, files - len(os.listdir("/dev/fd")) - RESERVED))  # noqa: PTH208
 
 
+class Turns:
+    """Lets one of the waiting connections go on per turn of the event loop.
+
+    A chunk of one byte takes as long as a large one. If all connections with bodies in chunks were read in each turn,
+    the others would have to wait for all of them.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def wait(self, loop: asyncio.AbstractEventLoop, go_on: Callable[[], None]) -> None:
+        """Call ``go_on`` when it is its turn."""
+        self._waiting.append(go_on)
+        if len(self._waiting) == 1:
+            loop.call_soon(self._next, loop)
+
+    def _next(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._waiting.popleft()()
+        if self._waiting:
+            loop.call_soon(self._next, loop)
+
+
 class TimedConnection(H11Protocol):
     """A connection that is given up if the client does not send a whole request, or take the answer, in time.
 
     uvicorn waits forever: clients that send half a request could use up all connections. How long the answer may take
     is limited by `semco.export.service.Limits`. A request that is not HTTP gets 400, one that is late 408. If there are
-    too many connections, the one that has waited longest for its client is closed.
+    too many connections, the one that has waited longest for its client is closed. If a client sends the next request
+    before it has the answer (pipelining), the connection is closed after this answer: others would wait for thousands.
     """
 
-    def __init__(self, *args: Any, seconds: float, most: int, **named: Any) -> None:
+    def __init__(self, *args: Any, seconds: float, most: int, turns: Turns, **named: Any) -> None:
         super().__init__(*args, **named)
-        self._seconds, self._most = seconds, most
+        self._seconds, self._most, self._turns = seconds, most, turns
+        self._is_ahead = False  # whether the client has sent more than the request that is being answered
         self._timer: asyncio.TimerHandle | None = None  # runs while the connection waits for the client
 
     def connection_made(self, transport: Any) -> None:
         self._socket = transport
-        self._socket.max_size = READ
+        self._socket.max_size = head_size()
         super().connection_made(PoliteTransport(transport, self._end))  # type: ignore[arg-type]
         self._watch()
         if len(self.connections) > self._most:
@@ -74,9 +105,30 @@ class TimedConnection(H11Protocol):
         if self.transport.is_closing():
             return  # the rest of a request that has been answered
         super().data_received(data)
-        is_chunked = any(name == b"transfer-encoding" for name, _ in self.headers or ())
-        self._socket.max_size = READ_CHUNKED if is_chunked else READ
+        self._refuse_pipelining()
+        self._take_turns()
         self._watch()
+
+    def _refuse_pipelining(self) -> None:
+        if self._is_ahead or self.conn.their_state not in (h11.DONE, h11.MUST_CLOSE) or not self.conn.trailing_data[0]:
+            return
+        self._is_ahead, self.cycle.keep_alive = True, False
+        self.headers.append(CLOSE)  # as if the client had asked for it, so that the answer says it too
+
+    def _take_turns(self) -> None:
+        """Read the rest of a body in chunks when it is this connection's turn."""
+        if self.conn.their_state is not h11.SEND_BODY:
+            self._socket.max_size = head_size()
+            return
+        is_chunked = any(name == b"transfer-encoding" for name, _ in self.headers)
+        self._socket.max_size = READ_CHUNKED if is_chunked else READ
+        if is_chunked and not self.flow.read_paused:
+            self._socket.pause_reading()
+            self._turns.wait(self.loop, self._go_on)
+
+    def _go_on(self) -> None:
+        if not self.flow.read_paused and not self._socket.is_closing():
+            self._socket.resume_reading()
 
     def on_response_complete(self) -> None:
         if not self.transport.is_closing():
@@ -141,11 +193,11 @@ class TimedConnection(H11Protocol):
 
         A socket that is closed while bytes arrive discards the answer that the client has not read yet.
         """
-        if self.conn.their_state in (h11.IDLE, h11.SEND_BODY, h11.ERROR):
+        if self._is_ahead or self.conn.their_state in (h11.IDLE, h11.SEND_BODY, h11.ERROR):
             if self.cycle is not None and not self.cycle.response_complete:
                 self.cycle.disconnected = True  # nobody will read what the application answers
                 self.cycle.message_event.set()
-            self._start_timer(min(LINGER, self._seconds))
+            self._start_timer(self._seconds if transport.get_write_buffer_size() else min(LINGER, self._seconds))
             self.flow.resume_reading()
             try:
                 transport.write_eof()

@@ -10,7 +10,7 @@ from typing import Any
 
 import uvicorn
 
-from semco.export.connection import TimedConnection, close_unread, most_connections
+from semco.export.connection import TimedConnection, Turns, close_unread, most_connections
 
 BACKLOG = 2048  # connections that the system keeps until they are accepted
 # Connections that are accepted at a time. asyncio accepts as many as it can before it handles any of them: many
@@ -65,7 +65,7 @@ FEW_LINES = FewLines()
 
 def make_server(app: Any, seconds: float) -> Server:
     """Return a server of an ASGI application; a request must have arrived within ``seconds``."""
-    connection: Any = partial(TimedConnection, seconds=seconds, most=most_connections())
+    connection: Any = partial(TimedConnection, seconds=seconds, most=most_connections(), turns=Turns())
     config = uvicorn.Config(
         close_unread(app),
         http=connection,
