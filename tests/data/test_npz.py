@@ -92,6 +92,7 @@ BAD = {
     ),
     "one class": ({"class_names": np.array(["cat"]), "y_train": np.zeros(6, int)}, "has 1 class(es):"),
     "twice": ({"class_names": np.array(["cat", "cat"])}, "has two classes named 'cat'"),
+    "nul": ({"class_names": np.array(["cat", "d\0og"])}, "cannot hold a NUL character"),
     "nameless": ({"class_names": np.array(["cat", " "])}, "a class with an empty name"),
     "numbers": ({"class_names": np.array([1, 2])}, "class_names must be a list of strings, not int64"),
     "objects": ({"class_names": np.array(["cat", "dog"], dtype=object)}, "it contains Python objects"),

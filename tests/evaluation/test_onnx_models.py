@@ -42,6 +42,10 @@ def test_a_small_graph_predicts(tmp_path: Path) -> None:
         ({"thresholds": [{"share": 2, "least": 0.5}]}, "was not written by 'semco export'"),
         ({"thresholds": [{"share": 0.1, "least": 0.5, "more": 1}]}, "was not written by 'semco export'"),
         ({"thresholds": [{"share": 0.1, "least": 0.5}] * 21}, "was not written by 'semco export'"),
+        ({"class_names": ["shirt", "bag", "bag"]}, "is damaged: 2 classes are named 'bag'"),
+        ({"class_names": ["shirt", " ", "bag"]}, "is damaged: a class is named ' '"),
+        ({"class_names": ["shirt", "", "bag"]}, "is damaged: a class is named ''"),
+        ({"class_names": ["shirt", "co\0at", "bag"]}, r"is damaged: a class is named 'co\\x00at'"),
         ({"heads": []}, "does not predict the 3 classes that it names"),
     ],
 )
@@ -72,6 +76,21 @@ def test_a_graph_that_cannot_be_used_is_one_sentence(
     monkeypatch.setattr("semco.predict.onnx.trial.SECONDS", 1.0)
     with pytest.raises(UserError, match=sentence):
         semco.load(write_model(tmp_path / "model.onnx", nodes=nodes, constants=constants))
+
+
+@pytest.mark.parametrize("more", [-5.0, [0.5, -0.5, 0.0], 0.1, [0.0, 0.0, 1.0], 1e30, np.nan])
+def test_outputs_that_are_no_probabilities_are_refused(tmp_path: Path, more: Any) -> None:
+    added = stranger_models.constant("added", np.asarray(more, np.float32))
+    node = stranger_models.helper.make_node("Identity", ["added"], ["more"])
+    with pytest.raises(UserError, match=r"not probabilities|not finite"):
+        semco.load(write_model(tmp_path / "model.onnx", nodes=(node,), constants=(added,)))
+
+
+def test_probabilities_that_are_rounded_are_accepted(tmp_path: Path) -> None:
+    added = stranger_models.constant("added", np.asarray([2 / 3, -0.334, -0.333], np.float32))
+    node = stranger_models.helper.make_node("Identity", ["added"], ["more"])
+    predictor = semco.load(write_model(tmp_path / "model.onnx", nodes=(node,), constants=(added,)))
+    assert predictor.predict_proba(PHOTOS)[:, 0].tolist() == [1.0] * 3
 
 
 def test_a_graph_that_fails_later_is_one_sentence(tmp_path: Path) -> None:

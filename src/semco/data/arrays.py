@@ -57,6 +57,8 @@ def check_class_names(name: str, class_names: Sequence[str]) -> tuple[str, ...]:
     for one in names:
         if not one.strip():
             raise UserError(f"{name} has a class with an empty name: give every class a name.")
+        if "\0" in one:
+            raise UserError(f"{name} has a class named {one!r}: a name cannot hold a NUL character.")
         if names.count(one) > 1:
             raise UserError(f"{name} has two classes named {one!r}: give each class its own name.")
     return names

@@ -9,6 +9,7 @@ Shapes: K classes, d embedding size.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,8 +36,15 @@ CHECKED_IMAGES = 2
 Shapes = dict[str, tuple[str, tuple[int, ...]]]  # dtype and shape by name
 
 
-def group_problem(num_classes: int, group_ids: tuple[int, ...]) -> str | None:
-    """Return what is wrong with the group ids of the classes, if anything."""
+def class_problem(names: tuple[str, ...], group_ids: tuple[int, ...]) -> str | None:
+    """Return what is wrong with the names of the classes, or their group ids, if anything."""
+    num_classes = len(names)
+    most_common, count = Counter(names).most_common(1)[0]
+    if count > 1:
+        return f"{count} classes are named {brief(most_common, 60)}"
+    unusable = next((name for name in names if not name.strip() or "\0" in name), None)
+    if unusable is not None:
+        return f"a class is named {brief(unusable, 60)}"
     if len(group_ids) != num_classes:
         return f"{len(group_ids)} groups for {num_classes} classes"
     if not all(0 <= group < num_classes for group in group_ids):

@@ -26,7 +26,7 @@ from semco.evaluation.model_check import (
     Size,
     check_network,
     check_numbers,
-    group_problem,
+    class_problem,
     stored_shapes,
 )
 from semco.evaluation.probabilities import Head, Scorer
@@ -76,7 +76,7 @@ class ModelDescription(Section):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        problem = group_problem(len(self.class_names), self.groups)
+        problem = class_problem(self.class_names, self.groups)
         if problem is not None:
             raise ValueError(problem)
         if not len(self.mean) == len(self.std) == self.channels:

@@ -19,15 +19,16 @@ from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
 from semco.errors import UserError, brief
-from semco.evaluation.model_check import group_problem
+from semco.evaluation.model_check import class_problem
 from semco.evaluation.probabilities import Head, finite_array
 from semco.files import open_regular
 from semco.predict.engine import About, Scores
-from semco.predict.onnx.trial import PHOTOS, SHAPE, try_model
+from semco.predict.onnx.trial import PHOTOS, SHAPE, trial_photos, try_model
 
 # The outputs of an exported model, and the key of its metadata.
 CHOSEN, FAMILIARITY, METADATA = "probabilities", "familiarity", "semco"
 EXTRA = "semco[onnx]"
+ROUNDING = 0.01  # by how much probabilities may miss 0 and their sum 1, also those of a graph with quantised weights
 
 
 def is_installed() -> bool:
@@ -54,6 +55,7 @@ class OnnxEngine:
             raise UserError(f"{file} does not predict the {len(self.about.class_names)} classes that it names.")
         if self.about.thresholds and outputs.get(FAMILIARITY) != ("float32", SHAPE[:1]):
             raise UserError(f"{file} has thresholds of a familiarity that it does not predict.")
+        self._run(trial_photos())  # for what is checked there
 
     def _has(self, head: Head) -> bool:
         """Return whether there is an output for a head; a model of one head has one output for everything."""
@@ -91,7 +93,11 @@ class OnnxEngine:
             raise UserError(f"{self._file} does not predict one familiarity for each of {shape[0]} photos.")
         if any(array.shape != shape for array in arrays):
             raise UserError(f"{self._file} does not predict {shape[1]} classes for each of {shape[0]} photos.")
-        return dict(zip(self._wanted, map(_finite, arrays), strict=True)), familiarity
+        found = dict(zip(self._wanted, map(_finite, arrays), strict=True))
+        for name, values in found.items():
+            if np.any(values < -ROUNDING) or np.any(np.abs(values.sum(axis=1, dtype=np.float64) - 1) > ROUNDING):
+                raise UserError(f"{self._file} predicts numbers that are not probabilities (output {name!r}).")
+        return found, familiarity
 
 
 def _finite(values: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -124,7 +130,7 @@ def read_metadata(session: Any, file: Path) -> tuple[About, str]:
         about = TypeAdapter(About).validate_python(values)
     except (KeyError, TypeError, ValueError, ValidationError, AttributeError, RecursionError):
         raise UserError(f"{file} was not written by 'semco export': its metadata name no classes.") from None
-    problem = group_problem(len(about.class_names), about.group_ids)
+    problem = class_problem(about.class_names, about.group_ids)
     if problem is not None:
         raise UserError(f"{file} is damaged: {problem}.")
     return about, weights

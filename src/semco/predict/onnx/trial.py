@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from semco.errors import UserError, brief
 
@@ -18,6 +19,10 @@ SECONDS = 30.0  # until the child is killed
 MEMORY = 2 << 30  # bytes that it may allocate, besides five times the size of the file
 PHOTOS = "photos"  # the input of an exported model
 SHAPE = (2, 24, 32, 3)  # of the photos
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 Outputs = dict[str, tuple[str, tuple[int, ...]]]  # dtype and shape by name
 
@@ -54,11 +59,17 @@ def run_once(file: str) -> Outputs:
     session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
     if [each.name for each in session.get_inputs()] != [PHOTOS]:
         raise ValueError(f"its input is not {PHOTOS!r}")
-    photos = (np.arange(np.prod(SHAPE)) % 251).astype(np.uint8).reshape(SHAPE)
     names = [each.name for each in session.get_outputs()]
-    found = session.run(names, {PHOTOS: photos})
+    found = session.run(names, {PHOTOS: trial_photos()})
     arrays = {name: np.asarray(value) for name, value in zip(names, found, strict=True)}
     return {name: (str(each.dtype), each.shape) for name, each in arrays.items()}
+
+
+def trial_photos() -> NDArray[np.uint8]:
+    """Return the photos of the trial."""
+    import numpy as np
+
+    return (np.arange(np.prod(SHAPE)) % 251).astype(np.uint8).reshape(SHAPE)
 
 
 def limit_memory(size: int) -> None:
