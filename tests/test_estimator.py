@@ -219,6 +219,24 @@ def test_a_signal_ends_the_whole_search(
     assert (type(again), str(again), again.exit_code) == (Interrupted, str(stopped.value), 128 + number)
 
 
+def test_a_signal_after_the_last_step_is_not_lost(
+    partly_labelled: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, fits = Trainer._save_if_due, []
+
+    def signalled(self: Trainer) -> None:
+        original(self)
+        if self.state.step == 2:
+            fits.append(self.run_folder.path)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Trainer, "_save_if_due", signalled)
+    search = GridSearchCV(small(class_names=CLASSES, method="supervised"), {"steps": [2]}, cv=2, refit=False)
+    with pytest.raises(KeyboardInterrupt):
+        search.fit(*partly_labelled)
+    assert len(fits) == 1
+
+
 def test_paths_instead_of_arrays(partly_labelled: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
     images, labels = partly_labelled
     paths = [tmp_path / f"{number}.png" for number in range(len(images))]

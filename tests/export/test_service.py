@@ -25,7 +25,7 @@ import semco
 from semco.cli.main import app
 from semco.errors import UserError
 from semco.evaluation.thresholds import Threshold
-from semco.export.service import ADDRESSES, Limits, Service, bind, is_own_name, make_server
+from semco.export.service import ADDRESSES, Limits, Service, bind, check_start, is_own_name, make_server
 from semco.models.familiarity import Familiarity
 from tests.conftest import tiny_images
 from tests.export.chromium import PROGRAM, Browser
@@ -179,6 +179,12 @@ def test_an_empty_token_is_refused(run: Path, arguments: list[str], monkeypatch:
     done = CliRunner().invoke(app, ["serve", str(run), *arguments])
     assert isinstance(done.exception, UserError)
     assert "the token is empty" in str(done.exception)
+
+
+@pytest.mark.parametrize("token", [" ", "a\nb", "pässword", "\udcff"])
+def test_a_token_that_no_header_can_hold_is_refused(token: str) -> None:
+    with pytest.raises(UserError, match="the token cannot be sent in a header"):
+        check_start(token)
 
 
 def test_a_photo_that_is_a_bomb_costs_one_answer(server: Server, photos: list[bytes]) -> None:

@@ -269,6 +269,25 @@ def test_photos_are_sorted_by_confidence(photos: Path, tmp_path: Path) -> None:
         predict_into(replace(output, file=tmp_path / "new.csv"), bright(), [photos])
 
 
+@pytest.mark.parametrize("label", ["../../x", "..", "/etc", "a\\..\\b", ".hidden", "\udcff"])
+def test_photos_are_sorted_inside_the_folder(photos: Path, tmp_path: Path, label: str) -> None:
+    """A model of a stranger chooses the names of its classes."""
+    engine = TorchEngine(brightness_model())
+    engine.about = replace(engine.about, class_names=("dark", "middle", label))
+    out = tmp_path / "out"
+    out.mkdir()
+    before = set(tmp_path.rglob("*")) | {out / "t.csv", out / "sorted"}
+    predict_into(Output(out / "t.csv", least=0.1, sort_into=out / "sorted"), Predictor(engine), [photos])
+    assert all((out / "sorted") in path.parents for path in set(tmp_path.rglob("*")) - before)
+    assert len(list((out / "sorted" / "sure").glob("*/white.png"))) == 1
+
+
+def test_a_parquet_file_with_a_name_that_is_not_utf8(photos: Path, tmp_path: Path) -> None:
+    predict_into(Output(tmp_path / "t\udcff.parquet"), bright(), [photos])
+    with (tmp_path / "t\udcff.parquet").open("rb") as stream:
+        assert len(pq.read_table(stream)) == 2
+
+
 def predictor_with_familiarity(familiarity: float) -> Predictor:
     """A model that finds every photo so familiar, and answers "none of these" below 0.4."""
     engine = TorchEngine(brightness_model())

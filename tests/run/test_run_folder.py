@@ -96,3 +96,13 @@ def test_a_folder_without_a_request_is_of_an_earlier_version(tmp_path: Path) -> 
     run.request_file.unlink()
     with pytest.raises(UserError, match=r"run was made by an earlier version of SemCo; train it again\."):
         run.request()
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_name_that_is_not_utf8_is_refused(tmp_path: Path, is_there: bool) -> None:
+    path = tmp_path / "run\udcff"
+    if is_there:
+        RunFolder.create(tmp_path / "run", Config(), Config()).path.rename(path)
+    with pytest.raises(UserError, match=r"run folder '.*run.udcff' has a name that is not UTF-8"):
+        RunFolder.open(path) if is_there else RunFolder.create(path, Config(), Config())
+    assert path.exists() is is_there

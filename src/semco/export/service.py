@@ -219,6 +219,10 @@ def check_start(token: str | None) -> None:
     check_installed()
     if token == "" or (token is None and os.environ.get(TOKEN) == ""):
         raise UserError(f"the token is empty, so that anybody could use the service; set one, or unset {TOKEN}.")
+    if token is not None and not (token.isascii() and token.isprintable() and token == token.strip()):
+        raise UserError(
+            "the token cannot be sent in a header; use printable ASCII characters, without spaces at its ends."
+        )
 
 
 def check_installed(what: str = "the service", extra: str = EXTRA) -> None:

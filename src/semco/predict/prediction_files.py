@@ -131,7 +131,7 @@ def open_table(out: Path | None, format_name: Format, rows: Rows, standard_outpu
         return
     with atomic_path(out) as temporary:
         if format_name == "parquet":
-            with pq.ParquetWriter(temporary, _schema(rows.columns)) as writer:
+            with temporary.open("wb") as binary, pq.ParquetWriter(binary, _schema(rows.columns)) as writer:
                 table = ParquetTable(writer, rows)
                 yield table
                 table.flush()

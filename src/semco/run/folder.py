@@ -40,8 +40,17 @@ def free_folder(parent: Path, stem: str) -> Path:
     return next(path for n in itertools.count(1) if not (path := parent / f"{stem}-{n}").exists())
 
 
+def _check_path(path: Path) -> None:
+    """Refuse names that are not UTF-8: safetensors and pyarrow cannot open files in such a folder."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise UserError(f"run folder {str(path)!r} has a name that is not UTF-8; choose another name.") from None
+
+
 def check_free(path: Path) -> None:
-    """Raise an error if a folder cannot be that of a new run because something is there."""
+    """Raise an error if a folder cannot be that of a new run because of its name or because something is there."""
+    _check_path(path)
     if exists(path) and not path.is_dir():
         raise UserError(f"{path} is a file; choose another folder for the run.")
     if exists(path) and any(not _is_unfinished(entry) for entry in path.iterdir()):
@@ -106,6 +115,7 @@ class RunFolder:
     @classmethod
     def open(cls, path: Path) -> RunFolder:
         """Open the folder of an existing run."""
+        _check_path(path)
         run = cls(path)
         if not exists(path):
             raise UserError(f"there is no run folder {path}.")

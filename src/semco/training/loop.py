@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -135,6 +136,8 @@ class Trainer:
                 self._log_if_due()
                 self._stop_if_requested(stop)
                 self._save_if_due()
+        if stop.number is not None and not self._processes.are_several:
+            signal.raise_signal(stop.number)  # it came after the last step; now its own handler is in place again
 
     @contextmanager
     def _runtime(self) -> Iterator[tuple[StopRequest, Prefetch, Callable[[], None]]]:
@@ -216,9 +219,9 @@ class Trainer:
             raise self._diverged(f"predictions became non-finite at step {self.state.step}") from error
 
     def _stop_if_requested(self, stop: StopRequest) -> None:
-        if (signal := self._exchange.stop(stop.number)) is not None:
+        if (number := self._exchange.stop(stop.number)) is not None:
             self._save()
-            raise Interrupted(signal, self.state.step, self.run_folder.path)
+            raise Interrupted(number, self.state.step, self.run_folder.path)
 
     def _stop_if_diverged(self) -> None:
         divergence = self._divergence.first_divergence()
