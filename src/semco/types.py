@@ -135,10 +135,6 @@ class Progress:
     def fraction(self) -> float:
         return self.step / max(1, self.total_steps)
 
-    @property
-    def epoch(self) -> int:
-        return self.step // self.steps_per_epoch
-
     def gather(self, rows: Tensor) -> Tensor:
         """Return the rows (n, ...) of the whole step without gradient: (N, ...)."""
         return self.peers.gather(rows)

@@ -11,7 +11,7 @@ from PIL import Image
 
 from semco.config import DataConfig
 from semco.data.class_names import class_names
-from semco.data.folder import find_images, list_folder, read_folder
+from semco.data.folder import image_files, list_folder, read_folder
 from semco.data.storage import decoder as decode_part
 from semco.errors import UserError
 
@@ -308,7 +308,7 @@ def test_wordnet_ids_become_names(tmp_path: Path) -> None:
 def test_the_order_of_files_is_that_of_sorted_paths(tmp_path: Path) -> None:
     for name in ("a/x.png", "a-b/x.png", "a.png", "a/b/c.png", "a/b.png", "B/x.png", "ä/x.png", "a b.png"):
         save_image(tmp_path / name)
-    images, _ = find_images(tmp_path)
+    images = [Path(image) for image in image_files(tmp_path)[0]]
     assert images == sorted(tmp_path.rglob("*.png"))
     assert len(images) == 8
 

@@ -201,12 +201,6 @@ def _count_suffixes(names: Iterable[str]) -> Counter[str]:
     return Counter(map(_suffix, names))
 
 
-def find_images(folder: Path) -> tuple[list[Path], Counter[str]]:
-    """Return the images in a folder and its subfolders, sorted, and the number of other files per suffix."""
-    images, others = image_files(folder)
-    return [Path(image) for image in images], others
-
-
 def image_files(folder: Path) -> tuple[list[str], Counter[str]]:
     """Return the paths of the images in a folder and its subfolders, sorted, and the number of other files per suffix.
 
