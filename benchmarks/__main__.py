@@ -44,20 +44,17 @@ def step(
     quick: Quick = False,
     threads: Threads = 2,
     repeats: Annotated[int, typer.Option(min=1, help="Steps per variant; the best and the median count.")] = 8,
-    compiled: Annotated[bool, typer.Option(help="Measure torch.compile too, which takes a minute or more.")] = True,
     as_json: AsJson = False,
 ) -> None:
     """Measure a training step of SemCo+, compared with the authors' way: time, memory, and a profile of its parts."""
     from benchmarks.step import bench_step
 
-    result = bench_step(threads=threads, repeats=repeats, quick=quick, compiled=compiled)
+    result = bench_step(threads=threads, repeats=repeats, quick=quick)
     _print(result, _step_tables(result), as_json)
 
 
 def _step_tables(result: Mapping[str, Any]) -> list[Table | str]:
-    note = [] if result["has_bfloat16"] else ["bfloat16 is not measured: this CPU cannot use it."]
-    tables = [_variant_table(result["variants"]), _method_table(result["methods"]), _profile_table(result["profile"])]
-    return [*tables, *note]
+    return [_variant_table(result["variants"]), _method_table(result["methods"]), _profile_table(result["profile"])]
 
 
 def _variant_table(variants: Mapping[str, Mapping[str, Any]]) -> Table:
@@ -72,10 +69,6 @@ def _variant_table(variants: Mapping[str, Mapping[str, Any]]) -> Table:
     table = Table(Column("SemCo+ step", no_wrap=True), *columns, box=None)
     for name, variant in variants.items():
         table.add_row(name, *(str(variant[field]) for field in columns.values()))
-    if compiled := variants.get("compiled"):
-        steps = compiled["break_even_steps"]
-        pays = "which never pays off" if steps is None else f"which pays off after {steps} steps"
-        table.caption = f"compiling takes {compiled['compile_cpu_s']} s of CPU time, {pays}"
     return table
 
 

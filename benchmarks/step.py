@@ -22,7 +22,6 @@ from benchmarks.synthetic import Setting, build_trainer, make_task
 from benchmarks.worker import measure_in_turns, worker_environment
 from semco.methods.base import Forward, Method
 from semco.models.averaging import update_ema
-from semco.models.precision import has_bfloat16
 from semco.training.allocator import reuse_freed_memory
 from semco.training.forward import NetworkForward
 from semco.training.loop import Trainer
@@ -30,70 +29,51 @@ from semco.training.observer import NullObserver
 from semco.training.statistics import DivergenceMonitor, Meters
 from semco.types import Batch, EveryImage, Outputs, Passes, Progress, StepResult
 
-AUTHORS, EAGER, COMPILED = "authors", "activations recomputed", "compiled"
-# Beside the recomputed activations: a step in which no pseudo-label is retained, and another precision.
-TEACHES, BFLOAT16 = "only what teaches (nothing retained)", "bfloat16"
+AUTHORS, EAGER = "authors", "activations recomputed"
+# Beside the recomputed activations: a step in which no pseudo-label is retained.
+TEACHES = "only what teaches (nothing retained)"
 FULL = Setting()
 QUICK = Setting(backbone="wrn-10-1", batch_size=4, mu=2, classes=6, image_size=16, pool=100)
 # The parts of a step other than the network and its gradients.
 OTHER_PARTS = ("views", "losses", "optimiser", "ema", "statistics")
 
 
-def bench_step(threads: int = 2, repeats: int = 8, quick: bool = False, compiled: bool = True) -> dict[str, Any]:
+def bench_step(threads: int = 2, repeats: int = 8, quick: bool = False) -> dict[str, Any]:
     """Run all measurements; ``quick`` uses a tiny network, to try out the measurement itself."""
     base, many_classes = (QUICK, 60) if quick else (FULL, 10_000)
     return {
         "setting": asdict(base),
         "threads": threads,
         "repeats": repeats,
-        "variants": compare_variants(base, threads, repeats, compiled, has_bfloat16(torch.device("cpu"))),
-        "has_bfloat16": has_bfloat16(torch.device("cpu")),
+        "variants": compare_variants(base, threads, repeats),
         "methods": compare_methods(base, (base.classes, many_classes), threads, repeats),
         "profile": profile(base, threads, repeats),
     }
 
 
-def make_variants(base: Setting, compiled: bool = True, bfloat16: bool = False) -> dict[str, Setting]:
-    """Return the settings from the authors' way to ours by name; each adds one change to the previous one.
-
-    The last two add theirs to the recomputed activations.
-    """
+def make_variants(base: Setting) -> dict[str, Setting]:
+    """Return the settings from the authors' way to ours by name; each adds one change to the previous one."""
     stored = replace(base, recompute="off")
-    variants = {
+    return {
         AUTHORS: replace(stored, target_views="joint", channels_last=False, reuse_memory=False),
         "targets without gradient": replace(stored, channels_last=False, reuse_memory=False),
         "channels last": replace(stored, reuse_memory=False),
         "freed memory reused": stored,
         EAGER: base,
+        TEACHES: replace(base, skip="on", retains=False),
     }
-    if compiled:
-        variants[COMPILED] = replace(base, compile=True)
-    variants[TEACHES] = replace(base, skip="on", retains=False)
-    if bfloat16:
-        variants[BFLOAT16] = replace(base, precision="bfloat16")
-    return variants
 
 
-def compare_variants(
-    base: Setting, threads: int, repeats: int, compiled: bool = True, bfloat16: bool = False
-) -> dict[str, dict[str, Any]]:
+def compare_variants(base: Setting, threads: int, repeats: int) -> dict[str, dict[str, Any]]:
     """Return time, memory and their ratios to the authors' way, by variant."""
-    measured = measure_in_turns(make_variants(base, compiled, bfloat16), repeats, threads)
+    measured = measure_in_turns(make_variants(base), repeats, threads)
     authors = measured[AUTHORS]
     for variant in measured.values():
         variant["times_faster"] = round(authors["cpu_s"] / variant["cpu_s"], 2)
         variant["times_faster_wall"] = round(authors["wall_s"] / variant["wall_s"], 2)
         variant["times_faster_median"] = round(authors["median_wall_s"] / variant["median_wall_s"], 2)
         variant["memory_ratio"] = round(variant["memory_mb"] / authors["memory_mb"], 2)
-    if compiled:
-        measured[COMPILED] |= compilation_cost(measured[EAGER], measured[COMPILED])
     return measured
-
-
-def compilation_cost(eager: Mapping[str, float], compiled: Mapping[str, float]) -> dict[str, Any]:
-    """Return the CPU seconds of compiling and the number of steps that win them back (None if never)."""
-    cost, saved = compiled["first_cpu_s"] - eager["first_cpu_s"], eager["cpu_s"] - compiled["cpu_s"]
-    return {"compile_cpu_s": round(cost, 1), "break_even_steps": round(cost / saved) if saved > 0 else None}
 
 
 def compare_methods(base: Setting, classes: tuple[int, ...], threads: int, repeats: int) -> dict[str, dict[str, float]]:

@@ -21,7 +21,7 @@ from semco.data.views import Augment
 from semco.distributed.processes import Processes
 from semco.methods import build_method
 from semco.methods.base import Method, Pool
-from semco.models import SMALL_SIDE, Precision, build_network, feature_size, set_precision
+from semco.models import SMALL_SIDE, build_network, feature_size, set_precision
 from semco.models.activation import recompute_activations
 from semco.models.tuning import Tune, TunedNetwork, tune_network
 from semco.run.folder import RunFolder
@@ -51,14 +51,12 @@ class Setting:
     channels_last: bool = True
     reuse_memory: bool = True
     recompute: Literal["on", "off"] = "on"
-    compile: bool = False
     norm: Literal["batch", "none"] = "batch"
     tune: Tune = "all"
     freeze_norm: bool = False
     cached_views: int = 2
     skip: Literal["on", "off"] = "off"
     retains: bool = True  # whether a pseudo-label can reach its threshold, of SemCo+
-    precision: Precision = "float32"
 
     def config(self) -> Config:
         """Return the configuration of a run that logs every step and never validates or saves."""
@@ -75,11 +73,10 @@ class Setting:
             "validate_every": 10**6,
             "checkpoint_every": 10**6,
             "target_views": self.target_views,
-            "compile": self.compile,
             "recompute": self.recompute,
             "skip": self.skip,
             "device": "cpu",
-            "precision": self.precision,
+            "precision": "float32",
         }
         # Loaded weights would not change the cost of a step.
         model = {

@@ -115,12 +115,11 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _same_computation_everywhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """An empty cache folder; float32 unless a test asks for bfloat16, also on CPUs that have it (AVX512_CORE)."""
+    """An empty cache folder."""
     import torch
 
     from tests.tiny_backbone import add_tiny_backbone
 
-    os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE"
     # Not the user's cache folder, in which another run of the tests may write too. Matplotlib keeps its list of fonts.
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     os.environ.setdefault("MPLCONFIGDIR", str(caches / "matplotlib"))

@@ -18,7 +18,6 @@ from semco.distributed.processes import Processes
 from semco.errors import data_size
 from semco.files import cache_folder
 from semco.models import Backbone, build_backbone
-from semco.models.precision import has_bfloat16
 from semco.training.execution import choose_device, prepare_network
 from semco.training.timing import shortest_time
 
@@ -59,7 +58,6 @@ def examine(*, with_speed: bool = True) -> Iterator[Finding]:
     yield _cores()
     yield Finding("instruction sets", ", ".join(instruction_sets()) or "not known")
     yield _gpu()
-    yield Finding("bfloat16", "yes" if has_bfloat16(_device()) else "no: networks compute in float32")
     yield from _extras()
     yield _disk()
     if with_speed:

@@ -12,13 +12,11 @@ import torch
 
 from benchmarks import step as bench
 from benchmarks.step import (
-    BFLOAT16,
     OTHER_PARTS,
     QUICK,
     TEACHES,
     RecordedForward,
     compare_variants,
-    compilation_cost,
     make_variants,
     profile,
     step_parts,
@@ -62,7 +60,7 @@ def test_semco_plus_is_measured_by_default() -> None:
 
 def test_without_normalisation_all_variants_have_the_same_losses(tmp_path: Path) -> None:
     """With batch norm, the joint pass normalises all views as one batch, which changes the losses."""
-    variants = make_variants(replace(QUICK, norm="none"), compiled=False)
+    variants = make_variants(replace(QUICK, norm="none"))
     teaching = variants.pop(TEACHES)  # with other thresholds: beside a step that runs every image
     everything = replace(teaching, skip="off")
     assert losses(teaching, tmp_path / "some") == pytest.approx(losses(everything, tmp_path / "all"), abs=1e-4)
@@ -85,11 +83,6 @@ def test_the_variants_differ_as_named(tmp_path: Path) -> None:
     batch, _ = build_trainer(authors, tmp_path, NullObserver()).batches.batch(0)
     assert batch.unlabelled.strong[0].is_contiguous()
     assert authors.config().training.target_views == "joint"
-    compiled = variants["compiled"].config().training
-    assert (compiled.target_views, compiled.compile) == ("no_grad", True)
-    assert BFLOAT16 not in variants
-    trainer = build_trainer(make_variants(QUICK, bfloat16=True)[BFLOAT16], tmp_path / "rounded", NullObserver())
-    assert trainer.network.backbone.precision == "bfloat16"
     for name, expected in (("activations recomputed", True), ("freed memory reused", False)):
         trainer = build_trainer(variants[name], tmp_path / name, NullObserver())
         assert {part.recompute for part in trainer.network.modules() if isinstance(part, Block)} == {expected}
@@ -104,9 +97,7 @@ def test_ratios_match_the_times(monkeypatch: pytest.MonkeyPatch) -> None:
             "channels last": 3.2,
             "freed memory reused": 3.2,
             "activations recomputed": 3.2,
-            "compiled": 2.5,
             "only what teaches (nothing retained)": 1.6,
-            "bfloat16": 2.0,
         }
         return {
             name: {
@@ -120,21 +111,12 @@ def test_ratios_match_the_times(monkeypatch: pytest.MonkeyPatch) -> None:
         }
 
     monkeypatch.setattr(bench, "measure_in_turns", fake)
-    measured = compare_variants(QUICK, threads=2, repeats=5, bfloat16=True)
-    assert [variant["times_faster"] for variant in measured.values()] == [1.0, 2.0, 2.5, 2.5, 2.5, 3.2, 5.0, 4.0]
-    assert [variant["times_faster_wall"] for variant in measured.values()] == [1.0, 2.0, 2.5, 2.5, 2.5, 3.2, 5.0, 4.0]
-    assert [variant["times_faster_median"] for variant in measured.values()] == [
-        1.0,
-        1.8,
-        2.14,
-        2.14,
-        2.14,
-        2.57,
-        3.46,
-        3.0,
-    ]
-    assert [variant["memory_ratio"] for variant in measured.values()] == [1.0, 0.5, 0.4, 0.4, 0.4, 0.31, 0.2, 0.25]
-    assert measured["compiled"]["break_even_steps"] == 0
+    measured = compare_variants(QUICK, threads=2, repeats=5)
+    assert [variant["times_faster"] for variant in measured.values()] == [1.0, 2.0, 2.5, 2.5, 2.5, 5.0]
+    assert [variant["times_faster_wall"] for variant in measured.values()] == [1.0, 2.0, 2.5, 2.5, 2.5, 5.0]
+    medians = [variant["times_faster_median"] for variant in measured.values()]
+    assert medians == [1.0, 1.8, 2.14, 2.14, 2.14, 3.46]
+    assert [variant["memory_ratio"] for variant in measured.values()] == [1.0, 0.5, 0.4, 0.4, 0.4, 0.2]
 
 
 @pytest.mark.usefixtures("forked_processes")
@@ -223,12 +205,6 @@ def test_methods_are_compared_at_each_number_of_classes(monkeypatch: pytest.Monk
     assert [row["extra_percent"] for row in compared.values()] == [5.0, 5.0]
     expected = {(method, k) for method in ("fixmatch", "semco_plus") for k in (6, 200)}
     assert {(s.method, s.classes) for s in seen.values()} == expected
-
-
-def test_the_cost_of_compiling_in_steps() -> None:
-    eager, compiled = {"cpu_s": 4.0, "first_cpu_s": 6.0}, {"cpu_s": 3.0, "first_cpu_s": 66.0}
-    assert compilation_cost(eager, compiled) == {"compile_cpu_s": 60.0, "break_even_steps": 60}
-    assert compilation_cost(compiled, {"cpu_s": 4.0, "first_cpu_s": 70.0})["break_even_steps"] is None
 
 
 def test_the_summary_has_the_best_and_the_median_step() -> None:

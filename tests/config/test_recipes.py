@@ -102,7 +102,6 @@ PAPER: dict[str, Any] = {
     "training.device": "auto",
     "training.precision": "auto",
     "training.frozen_engine": "auto",
-    "training.compile": False,
     "training.recompute": "auto",
     "training.statistics": True,
     "training.sync_batch_norm": False,

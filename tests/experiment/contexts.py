@@ -14,7 +14,7 @@ from semco.experiment.problem import Problem, prepare
 from semco.resolve import Machine, resolve
 from semco.training.observer import NullObserver
 
-MACHINE = Machine(has_gpu=False, bfloat16=frozenset())
+MACHINE = Machine(has_gpu=False)
 
 
 def problem_of(request: Config) -> tuple[Config, Problem]:

@@ -37,13 +37,6 @@ from tests.experiment.trained_once import finished, interrupted, interrupted_ear
 pytestmark = pytest.mark.usefixtures("no_page")
 
 
-def compiler_error(text: str) -> Exception:
-    """As torch raises it; the compiler takes two seconds to import, which other tests need not wait for."""
-    from torch._dynamo.exc import TorchDynamoException
-
-    return TorchDynamoException(text)
-
-
 def config_of(values: dict[str, Any], **over: Any) -> Config:
     return configure(options=merge(values, over))
 
@@ -231,33 +224,6 @@ def test_a_line_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
         run.append_metrics({"step": 1})
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit.script_method:DeprecationWarning")
-def test_a_network_that_cannot_be_compiled_is_one_sentence(
-    tiny_values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object) -> None:
-        raise compiler_error("ImportError: x.so: file too short\n\nSet TORCHDYNAMO_VERBOSE=1")
-
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(Trainer, "_train", fail)
-    sentence = r"not be compiled \(ImportError: x.so: file too short\); train without training.compile, or, .*/cache\."
-    with pytest.raises(UserError, match=sentence):
-        train(config_of(tiny_values, training={"compile": True}), tmp_path / "run")
-
-
-@pytest.mark.filterwarnings("ignore:.torch.jit.script_method:DeprecationWarning")
-def test_ctrl_c_that_also_ends_the_compiler_is_no_error(
-    tiny_values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object) -> None:
-        os.kill(os.getpid(), signal.SIGINT)
-        raise compiler_error("c++: interrupted")
-
-    monkeypatch.setattr(Trainer, "_train", fail)
-    with pytest.raises(KeyboardInterrupt):
-        train(config_of(tiny_values, training={"compile": True}), tmp_path / "run")
-
-
 def test_data_that_was_moved_may_be_named_anew(tiny_values: dict[str, Any], tiny_npz: Path, tmp_path: Path) -> None:
     data, run = tmp_path / "data.npz", tmp_path / "run"
     shutil.copy(tiny_npz, data)
@@ -375,16 +341,6 @@ def test_memory_is_kept_from_the_first_step_on(
 
     train(config_of(tiny_values, training={"steps": 3}), tmp_path / "run", Steps())
     assert happened == ["kept on cpu", "step 1", "step 2", "step 3"]
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.torch.jit.script_method:DeprecationWarning")  # torch's own compiler uses it
-def test_a_compiled_run_learns_the_same(tiny_values: dict[str, Any], tmp_path: Path) -> None:
-    losses = {}
-    for choice in (True, False):
-        train(config_of(tiny_values, training={"compile": choice, "steps": 3}), tmp_path / str(choice))
-        losses[choice] = [line["loss"] for line in lines_of(tmp_path / str(choice))]
-    assert losses[True] == pytest.approx(losses[False], rel=1e-3)
 
 
 def test_ablations_are_fields(tiny_values: dict[str, Any], tmp_path: Path) -> None:

@@ -96,16 +96,6 @@ def test_inspection_needs_no_weights(name: str, monkeypatch: pytest.MonkeyPatch)
     assert seen.out_features == _built(name, 3).out_features
 
 
-@pytest.mark.parametrize("name", ["wrn-10-1", "resnet18", "efficientnet-lite0"])
-def test_the_graph_can_be_captured_whole(name: str) -> None:
-    """`torch.compile` follows the loop over the layers without a break; nothing is compiled here."""
-    backbone = build(name).eval()
-    images = torch.randn(2, 3, 32, 32)
-    captured = torch.compile(backbone, backend="eager", fullgraph=True)
-    with torch.no_grad():
-        torch.testing.assert_close(captured(images), backbone(images))
-
-
 @pytest.mark.parametrize(
     ("name", "keys"),
     [

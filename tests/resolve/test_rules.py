@@ -18,7 +18,7 @@ from semco.resolve import DataFacts, Machine, Resolution, method_of, resolve
 from semco.resolve.rules import MOST_STEPS, OPEN_IF_NULL, PROBE_DECAY, RULES, is_open, value_of
 
 NAMES = ("dog", "cat", "ship", "truck")
-CPU, GPU = Machine(has_gpu=False, bfloat16=frozenset()), Machine(has_gpu=True, bfloat16=frozenset({"cuda"}))
+CPU, GPU = Machine(has_gpu=False), Machine(has_gpu=True, has_bfloat16=True)
 LITE = "efficientnet-lite0"  # has published weights
 
 
@@ -244,39 +244,29 @@ def test_a_gpu_is_used_if_there_is_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("device", "has", "precision"),
+    ("device", "machine", "precision"),
     [
-        ("cpu", set(), "float32"),
-        ("cpu", {"cpu"}, "bfloat16"),
-        ("cpu", {"cuda"}, "float32"),  # that of the GPU beside it does not count
-        ("cuda", {"cuda"}, "bfloat16"),
-        ("cuda:1", {"cuda"}, "bfloat16"),
-        ("cuda", {"cpu"}, "float32"),
+        ("cpu", GPU, "float32"),  # that of the GPU beside it does not count
+        ("cuda", GPU, "bfloat16"),
+        ("cuda:1", GPU, "bfloat16"),
+        ("cuda", Machine(has_gpu=True), "float32"),
     ],
 )
-def test_bfloat16_where_the_device_has_it(device: str, has: set[str], precision: str) -> None:
-    machine = Machine(has_gpu=True, bfloat16=frozenset(has))
+def test_bfloat16_on_gpus_that_have_it(device: str, machine: Machine, precision: str) -> None:
     assert answer("training.precision", machine=machine, training={"device": device}) == precision
-
-
-def test_convolutions_in_groups_stay_in_float32_on_cpus() -> None:
-    machine = Machine(has_gpu=False, bfloat16=frozenset({"cpu"}))
-    assert answer("training.precision", machine=machine, model={"backbone": LITE}) == "float32"
-    assert answer("training.precision", machine=machine) == "bfloat16"
 
 
 def test_the_user_hears_of_bfloat16() -> None:
     wanted = Config.parse({"training": {"precision": "bfloat16", "device": "cpu"}})
     assert "many times as long" in resolve(wanted, facts(), CPU).notes[0]
-    able = Machine(has_gpu=False, bfloat16=frozenset({"cpu"}))
-    assert "for which this machine has instructions" in resolve(Config.parse({}), facts(), able).notes[0]
+    assert "computes in bfloat16" in resolve(Config.parse({}), facts(), GPU).notes[0]
     assert resolve(Config.parse({}), facts(), CPU).notes == ()
     gpu = Config.parse({"training": {"precision": "bfloat16", "device": "cuda"}})
     with pytest.raises(UserError, match=r"this GPU has no bfloat16: set training\.precision=float32"):
-        resolve(gpu, facts(), Machine(has_gpu=True, bfloat16=frozenset()))
+        resolve(gpu, facts(), Machine(has_gpu=True))
 
 
-ALL = Machine(has_gpu=True, bfloat16=frozenset(), engines=frozenset({"openvino", "onnx", "torch"}))
+ALL = Machine(has_gpu=True, engines=frozenset({"openvino", "onnx", "torch"}))
 
 
 @pytest.mark.parametrize(

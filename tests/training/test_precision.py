@@ -15,9 +15,9 @@ from semco.config import Config, ModelConfig, configure, merge
 from semco.evaluation.model_file import load_model
 from semco.experiment import resume, train
 from semco.methods import build_method
-from semco.models import build_network, inspect_backbone, precision, set_precision
+from semco.models import build_network, set_precision
 from semco.models.averaging import ema_copy, update_ema
-from semco.models.precision import has_bfloat16, is_depthwise, usable_precision
+from semco.models.backbone import usable_precision
 from semco.models.tuning import tune_network
 from semco.training import execution
 from semco.training.forward import NetworkForward
@@ -25,44 +25,12 @@ from semco.training.observer import NullObserver
 from tests.experiment.same_runs import assert_same_run
 from tests.methods.conftest import make_batch, make_task, progress_at
 
-CPU = torch.device("cpu")
-
-
-@pytest.mark.parametrize(
-    ("limit", "avx512", "amx", "expected"),
-    [
-        (None, True, False, True),
-        (None, False, True, True),
-        (None, False, False, False),
-        ("AVX512_CORE", True, True, False),
-        ("AVX512_CORE_BF16", True, False, True),
-    ],
-)
-def test_a_cpu_has_bfloat16_with_instructions_that_may_be_used(
-    limit: str | None, avx512: bool, amx: bool, expected: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
-    if limit:
-        monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", limit)
-    monkeypatch.setattr("torch.cpu._is_avx512_bf16_supported", lambda: avx512)
-    monkeypatch.setattr("torch.cpu._init_amx", lambda: amx)
-    assert has_bfloat16(CPU) == expected
-    assert not has_bfloat16(torch.device("meta"))
-    assert (usable_precision("bfloat16", CPU), usable_precision("float32", CPU)) == (
-        "bfloat16" if expected else "float32",
-        "float32",
-    )
-
 
 @pytest.mark.parametrize("has_it", [True, False])
-def test_a_gpu_says_what_it_has(has_it: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_predict_in_bfloat16_on_gpus_that_have_it(has_it: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: has_it)
-    assert has_bfloat16(torch.device("cuda")) == has_it
-
-
-@pytest.mark.parametrize(("backbone", "expected"), [("efficientnet-lite0", True), ("wrn-10-1", False)])
-def test_depthwise_convolutions_are_found(backbone: str, expected: bool) -> None:
-    assert is_depthwise(inspect_backbone(ModelConfig(backbone=backbone), 3, 32)) == expected
+    assert usable_precision("bfloat16", torch.device("cuda")) == ("bfloat16" if has_it else "float32")
+    assert usable_precision("float32", torch.device("cuda")) == usable_precision("bfloat16", torch.device("cpu"))
 
 
 # --- what is computed in it ---
@@ -141,7 +109,7 @@ def test_frozen_and_trained_layers_keep_the_precision() -> None:
 @pytest.fixture
 def values(tiny_values: dict[str, Any]) -> dict[str, Any]:
     short = {"steps": 3, "batch_size": 4, "mu": 1, "checkpoint_every": 1, "validate_every": 3, "log_every": 1}
-    short |= {"precision": "auto"}
+    short |= {"precision": "bfloat16"}
     return merge(tiny_values, {"training": short, "method": {"name": "semco"}})
 
 
@@ -152,28 +120,20 @@ class StopAt(NullObserver):
 
 
 @pytest.mark.usefixtures("no_page")
-def test_a_run_in_bfloat16_resumes_bit_exactly_and_on_any_machine(
+def test_a_run_in_bfloat16_resumes_bit_exactly(
     values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """``auto`` was bfloat16 where the run was started, and would be float32 where it is resumed."""
-    auto, used = configure(options=values), list[str]()
+    config, used = configure(options=values), list[str]()
     original = execution.set_precision
     monkeypatch.setattr(execution, "set_precision", lambda *args: (used.append(args[1]), original(*args)))
-    with monkeypatch.context() as patch:
-        patch.setattr(precision, "has_bfloat16", lambda _: True)
-        whole = train(auto, tmp_path / "whole")
-        with pytest.raises(RuntimeError, match="crash"):
-            train(auto, tmp_path / "broken", StopAt())
+    whole = train(config, tmp_path / "whole")
+    with pytest.raises(RuntimeError, match="crash"):
+        train(config, tmp_path / "broken", StopAt())
     resumed = resume(tmp_path / "broken")
     assert_same_run(tmp_path / "whole", tmp_path / "broken")
     assert whole.precision == resumed.precision == "bfloat16"
     assert json.loads((tmp_path / "whole/model/model.json").read_text())["precision"] == "bfloat16"
     assert set(used) == {"bfloat16"}
-    _check_loading(tmp_path / "whole/model", monkeypatch)
-
-
-def _check_loading(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine without bfloat16 predicts in float32."""
-    assert load_model(model).network.backbone.precision == "float32"
-    monkeypatch.setattr(precision, "has_bfloat16", lambda _: True)
-    assert load_model(model).network.backbone.precision == "bfloat16"
+    assert load_model(tmp_path / "whole/model").network.backbone.precision == "float32"  # on a CPU
+    monkeypatch.setattr("semco.models.backbone.has_bfloat16", lambda _: True)
+    assert load_model(tmp_path / "whole/model").network.backbone.precision == "bfloat16"

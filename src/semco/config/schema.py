@@ -249,15 +249,11 @@ class TrainingConfig(Section):
     """"auto" is a GPU if there is one; else cpu, cuda, cuda:1, ..."""
     precision: Auto[Literal["float32", "bfloat16"]] = AUTO
     """Precision in which the backbone computes; weights, heads, losses and averages are float32 in any case. "auto" is
-    bfloat16 on GPUs that have it and, for networks without depthwise convolutions, on CPUs with AMX or AVX512_BF16,
-    else float32."""
+    bfloat16 on GPUs that have it, else float32."""
     frozen_engine: Auto[Literal["openvino", "onnx", "torch"]] = AUTO
     """What computes the layers that are not trained (model.tune: top or heads): OpenVINO, ONNX Runtime or torch, with
     the same outputs to 1e-4. "auto" is the first one that is installed and knows the network, on CPUs and for enough
     images to make it pay."""
-    compile: bool = False
-    """Compile the network with torch.compile: minutes at the start, for steps that are at most a few percent faster on
-    CPUs (docs/lab/speed.md)."""
     recompute: Auto[bool] = AUTO
     """Store fewer activations and recompute them in the backward pass: less memory for little time. "auto" turns it on
     for CPUs, where it was measured."""

@@ -33,7 +33,7 @@ from semco.evaluation.probabilities import Head, Scorer
 from semco.evaluation.thresholds import Thresholds
 from semco.files import atomic_path, cannot_write, read_json_object
 from semco.models import Network, Precision, TransformShape, build_network, set_precision
-from semco.models.precision import usable_precision
+from semco.models.backbone import usable_precision
 from semco.models.pretrained import PROVENANCE
 from semco.run.checkpoint import digest
 from semco.run.seal import read_with_digest, write_with_digest

@@ -29,7 +29,7 @@ class Block(nn.Module):
 def after_activation(use: Callable[[Tensor], R], norm: nn.Module, x: Tensor, slope: float, recompute: bool) -> R:
     """Return use(activation(norm(x))) of x (N, C, H, W); the activation is a ReLU with ``slope`` below 0."""
     normed = norm(x)
-    can_recompute = recompute and normed.requires_grad and not torch.compiler.is_compiling()
+    can_recompute = recompute and normed.requires_grad
     if can_recompute and isinstance(norm, WarmBatchNorm2d) and norm.is_local:
         with recomputed(normed, lambda: _activate(norm.repeat(x.detach()), slope)):
             return use(_activate(normed, slope))

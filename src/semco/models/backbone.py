@@ -63,6 +63,16 @@ class Backbone(nn.Module, ABC):
         self.mean, self.std = (value if channels == len(value) else (sum(value) / len(value),) for value in (mean, std))
 
 
+def has_bfloat16(device: torch.device) -> bool:
+    """Return whether a device is a GPU with instructions for bfloat16."""
+    return device.type == "cuda" and bool(torch.cuda.is_bf16_supported(including_emulation=False))
+
+
+def usable_precision(saved: Precision, device: torch.device) -> Precision:
+    """Return the precision in which a saved model predicts: its own on GPUs that have it, else float32."""
+    return saved if has_bfloat16(device) else "float32"
+
+
 def set_precision(network: nn.Module, precision: Precision) -> None:
     """Set the precision in which the backbones of a network compute; its heads always compute in float32."""
     for part in network.modules():

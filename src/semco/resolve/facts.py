@@ -35,7 +35,7 @@ class Machine:
     """Facts about this machine."""
 
     has_gpu: bool
-    bfloat16: frozenset[str]  # the kinds of devices that compute in bfloat16 by instructions of their own
+    has_bfloat16: bool = False  # the GPU computes in bfloat16
     engines: frozenset[LayerEngine] = frozenset()  # that are installed for frozen layers
 
     @classmethod
@@ -43,10 +43,8 @@ class Machine:
         """Return the facts about the machine that this process runs on."""
         import torch
 
+        from semco.models.backbone import has_bfloat16
         from semco.models.engines import installed_engines
-        from semco.models.precision import has_bfloat16
 
         has_gpu = torch.cuda.is_available()
-        kinds = ("cpu", "cuda") if has_gpu else ("cpu",)
-        bfloat16 = frozenset(kind for kind in kinds if has_bfloat16(torch.device(kind)))
-        return cls(has_gpu, bfloat16, installed_engines())
+        return cls(has_gpu, has_gpu and has_bfloat16(torch.device("cuda")), installed_engines())

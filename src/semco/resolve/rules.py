@@ -19,7 +19,6 @@ from semco.config.schema import DEFAULT_METHOD, method_config_class
 from semco.errors import UserError
 from semco.methods import FittedMethod, Method
 from semco.models import SMALL_SIDE, has_weights, inspect_backbone
-from semco.models.precision import is_depthwise
 from semco.resolve.engine import choose_engine
 from semco.resolve.facts import DataFacts, Machine
 
@@ -97,12 +96,11 @@ def _notes(config: Config, machine: Machine) -> tuple[str, ...]:
     """Return a note on bfloat16; a GPU that cannot compute in it is an error."""
     if config.training.precision == "float32":
         return ()
-    kind = _kind_of_device(config)
-    if kind in machine.bfloat16:
-        return ("the network computes in bfloat16, for which this machine has instructions",)
-    if kind == "cuda":
+    if _kind_of_device(config) != "cuda":
+        return ("bfloat16 can take many times as long as float32 on a CPU",)
+    if not machine.has_bfloat16:
         raise UserError("this GPU has no bfloat16: set training.precision=float32.")
-    return ("this machine has no instructions for bfloat16: the run takes many times as long as in float32",)
+    return ("the network computes in bfloat16",)
 
 
 def is_open(name: str, config: Config) -> bool:
@@ -232,13 +230,10 @@ def _kind_of_device(config: Config) -> str:
     return config.training.device.partition(":")[0]
 
 
-def _precision(config: Config, data: DataFacts, machine: Machine) -> Answer:
-    kind = _kind_of_device(config)
-    if kind not in machine.bfloat16:
-        return "float32", f"this {kind} has no instructions for bfloat16"
-    if kind == "cpu" and is_depthwise(inspect_backbone(config.model, data.channels, max(data.image_size))):
-        return "float32", "convolutions in groups are slower in bfloat16 on CPUs"
-    return "bfloat16", f"this {kind} has instructions for bfloat16"
+def _precision(config: Config, _data: DataFacts, machine: Machine) -> Answer:
+    if _kind_of_device(config) == "cuda" and machine.has_bfloat16:
+        return "bfloat16", "this GPU has instructions for bfloat16"
+    return "float32", "the same results on every CPU, and on GPUs without bfloat16"
 
 
 def _frozen_engine(config: Config, data: DataFacts, machine: Machine) -> Answer:

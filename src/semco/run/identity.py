@@ -32,7 +32,6 @@ RUNTIME = frozenset(
         "data.root",
         "data.memory",
         "training.device",
-        "training.compile",
         "training.frozen_engine",
         "training.recompute",
         "training.log_every",

@@ -31,7 +31,6 @@ from semco.run.folder import RunFolder
 from semco.run.identity import check_same_run
 from semco.run.seal import broken_seals
 from semco.training.allocator import reuse_freed_memory
-from semco.training.compilation import compiled_steps
 from semco.training.exchange import StepExchange
 from semco.training.execution import threads_for_steps
 from semco.training.forward import NetworkForward
@@ -41,7 +40,7 @@ from semco.training.optimiser import StartDecay, build_optimiser, probe_heads
 from semco.training.pool_statistics import EARLY_EPOCHS
 from semco.training.schedule import Schedule
 from semco.training.signals import Interrupted, StopRequest, announce_stop, catch_signals
-from semco.training.skipping import COMPILED_PARTS, PARTS
+from semco.training.skipping import PARTS
 from semco.training.state import TrainingState
 from semco.training.statistics import DivergenceMonitor, Meters
 from semco.training.statistics_files import write_class_counts, write_image_counts
@@ -112,12 +111,9 @@ class Trainer:
         return self.state.average
 
     def _build_step(self) -> nn.Module:
-        training, network = self.config.training, self.network
-        if training.compile:
-            self.observer.on_message("the first steps wait for the network to be compiled, which takes minutes")
-            network = torch.compile(network, dynamic=False)  # type: ignore[assignment]
-        parts = COMPILED_PARTS if training.compile else PARTS
-        forward = NetworkForward(network, self.average, training.target_views, parts if training.skip else None)
+        training = self.config.training
+        parts = PARTS if training.skip else None
+        forward = NetworkForward(self.network, self.average, training.target_views, parts)
         return share_gradients(Step(self.network, self.method, forward), self._processes)
 
     def run(self) -> None:
@@ -141,13 +137,11 @@ class Trainer:
 
     @contextmanager
     def _runtime(self) -> Iterator[tuple[StopRequest, Prefetch, Callable[[], None]]]:
-        """Set up what surrounds the loop: signals, prefetching, compilation, memory, threads."""
-        training = self.config.training
+        """Set up what surrounds the loop: signals, prefetching, memory, threads."""
         with (
             catch_signals(ignore_repeats=self._processes.are_several) as stop,
             announce_stop(stop, self.observer.on_message),
             Prefetch(self.batches, self.state.step, self._schedule.total) as batches,
-            compiled_steps(training.compile, training.recompute, stop),
             reuse_freed_memory(self._device, self._reuse_memory) as keep_memory,
             threads_for_steps(self.network, self.batches.views_per_step),
         ):

@@ -17,9 +17,8 @@ from torch import Tensor
 
 from semco.types import Outputs
 
-# The number of images that run is rounded up to a multiple of N / PARTS. Compiled code is compiled for each number, and
-# torch gives up after eight.
-PARTS, COMPILED_PARTS = 16, 4
+# The number of images that run is rounded up to a multiple of N / PARTS.
+PARTS = 16
 
 
 @dataclass(frozen=True)
