@@ -21,7 +21,7 @@ from semco.data.views import Augment
 from semco.distributed.processes import Processes
 from semco.methods import build_method
 from semco.methods.base import Method, Pool
-from semco.models import SMALL_SIDE, build_network, feature_size, set_precision
+from semco.models import SMALL_SIDE, build_network, feature_size
 from semco.models.activation import recompute_activations
 from semco.models.tuning import Tune, TunedNetwork, tune_network
 from semco.run.folder import RunFolder
@@ -161,7 +161,6 @@ def make_network(setting: Setting, method: Method[Any]) -> TunedNetwork:
         recompute_activations(network)
     if setting.channels_last:
         network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    set_precision(network, setting.precision)
     return tune_network(network, setting.tune, setting.freeze_norm)
 
 

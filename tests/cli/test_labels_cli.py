@@ -113,10 +113,8 @@ def test_groups_from_a_matrix_and_from_attributes(tmp_path: Path, names: str) ->
         assert [len(members) for members in found["groups"]] == [1] * 5
 
 
-def test_plot(store: str, names: str, tmp_path: Path) -> None:
-    run("plot", names, "--vectors", store, "--out", str(tmp_path / "p.png"))
-    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
-    run("plot", names, "--vectors", store, "--out", str(tmp_path / "p.html"))
+def test_the_page_of_the_groups(store: str, names: str, tmp_path: Path) -> None:
+    run("groups", names, "--vectors", store, "--page", str(tmp_path / "p.html"))
     assert "Dogs, puppy" in (tmp_path / "p.html").read_text(encoding="utf-8")
 
 
@@ -131,7 +129,6 @@ def test_plot(store: str, names: str, tmp_path: Path) -> None:
         (["build", "--conceptnet", "c", "--out", "o", "--glove", "g", "--relations", "IsA=x"], "has no number"),
         (["build", "--conceptnet", "c", "--out", "o"], "a build needs vectors"),
         (["fetch", "glov", "--to", "t"], "did you mean 'glove'"),
-        (["import", "nothing.txt", "--out", "o"], "nothing.txt is not a file"),
     ],
 )
 def test_bad_input(arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,18 +137,15 @@ def test_bad_input(arguments: list[str], message: str, tmp_path: Path, monkeypat
         run(*arguments)
 
 
-def test_build_and_import(tmp_path: Path) -> None:
+def test_build(tmp_path: Path) -> None:
     words = {"cat": "1 0 0", "dog": "0.9 0.1 0", "car": "0 0 1", "bus": "0 0.2 1"}
     (tmp_path / "g.txt").write_text("".join(f"{word} {values}\n" for word, values in words.items()))
-    (tmp_path / "n.txt").write_text("4 3\n" + "".join(f"/c/en/{word} {values}\n" for word, values in words.items()))
     edge = '/a/x\t/r/IsA\t/c/en/cat\t/c/en/animal\t{"weight": 1.0}\n'
     (tmp_path / "c.csv").write_text(edge)
     files = ("--glove", str(tmp_path / "g.txt"), "--conceptnet", str(tmp_path / "c.csv"))
     text = run("build", *files, "--out", str(tmp_path / "s"), "--dim", "2", "--relations", "IsA=0.5,Synonym").stdout
     assert "5 terms, 2-d" in text
     assert "animal" in VectorStore.open(tmp_path / "s")
-    text = run("import", str(tmp_path / "n.txt"), "--out", str(tmp_path / "n"), "--dim", "2").stdout
-    assert "4 terms, 2-d" in text
 
 
 def test_class_names(tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ import numpy as np
 from semco.labels.build import RELATIONS, BuildSettings, build_store
 from semco.labels.build.readers.conceptnet import read_conceptnet
 from semco.labels.build.readers.glove import read_glove
-from semco.labels.build.readers.numberbatch import read_numberbatch
 from semco.labels.build.readers.word2vec import read_word2vec
 from semco.labels.sources import AttributeSource, MatrixSource, store_source
 from semco.labels.store import VectorStore
@@ -81,7 +80,6 @@ def vector_files() -> dict[str, bytes]:
     matrix = np.stack([rows[name] for name in NAMES])
     return {
         "glove.txt": "".join(lines).encode(),
-        "numberbatch.txt": "".join([f"{len(lines)} 6\n", *(f"/c/en/{line}" for line in lines)]).encode(),
         "word2vec.bin": f"{len(rows)} 6\n".encode() + binary,
         "graph.csv": graph.encode(),
         "matrix.npy": npy(matrix),
@@ -214,10 +212,6 @@ def read_glove_file(_random: Random, path: Path) -> None:
     check_vectors(read_glove(path))
 
 
-def read_numberbatch_file(_random: Random, path: Path) -> None:
-    check_vectors(read_numberbatch(path))
-
-
 def read_word2vec_file(_random: Random, path: Path) -> None:
     check_vectors(read_word2vec(path))
 
@@ -239,7 +233,6 @@ def read_matrix_file(random: Random, path: Path) -> None:
 
 READERS: dict[str, Callable[[Random, Path], None]] = {
     "glove.txt": read_glove_file,
-    "numberbatch.txt": read_numberbatch_file,
     "word2vec.bin": read_word2vec_file,
     "graph.csv": read_graph_file,
     "matrix.npy": read_matrix_file,

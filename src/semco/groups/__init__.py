@@ -1,1 +1,1 @@
-"""Groups of classes whose names mean similar things: rules, tables, pictures."""
+"""Groups of classes whose names mean similar things: rules, tables."""

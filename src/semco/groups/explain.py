@@ -68,7 +68,7 @@ class Name:
 
 @dataclass(frozen=True)
 class Review:
-    """Everything that the page of `semco labels plot` shows."""
+    """Everything that the page of `semco labels groups --page` shows."""
 
     names: tuple[Name, ...]  # doubtful names first
     groups: tuple[ReviewedGroup, ...]  # doubtful groups first

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from semco.config import LabelsConfig
 from semco.groups.grouping import Groups, group_classes
-from semco.groups.plot.layout import fit_to_box, map_coordinates
 from semco.labels.distances import distances
 from semco.labels.embeddings import LabelEmbeddings
 from semco.labels.sources import Neighbours, store_source
@@ -78,4 +77,32 @@ def _map(embeddings: LabelEmbeddings) -> NDArray[np.float64]:
     """Return the place (K, 2) of each class on a map from 0 to 1."""
     if len(embeddings.names) < 3:
         return np.asarray([[0.3 + 0.4 * i, 0.5] for i in range(len(embeddings.names))])
-    return fit_to_box(map_coordinates(distances(embeddings.matrix)), 1.0, 1.0)
+    points = map_coordinates(distances(embeddings.matrix))
+    low, high = points.min(axis=0), points.max(axis=0)
+    fitted: NDArray[np.float64] = (points - low) / np.maximum(high - low, 1e-9)
+    return fitted
+
+
+def map_coordinates(distances: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the t-SNE coordinates (K, 2) of distances (K, K), initialised by classical scaling to be deterministic."""
+    start = _classical_scaling(distances)
+    if len(distances) < 5:
+        return start
+    from sklearn.manifold import TSNE
+
+    scale = 1e-4 / max(float(start[:, 0].std()), 1e-12)
+    perplexity = min(15.0, (len(distances) - 1) / 3)
+    model = TSNE(metric="precomputed", init=(start * scale).astype(np.float32), perplexity=perplexity, random_state=0)
+    found: NDArray[np.float64] = model.fit_transform(distances).astype(np.float64)
+    return found
+
+
+def _classical_scaling(distances: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the plane (K, 2) that preserves squared distances best (Torgerson)."""
+    size = len(distances)
+    centre = np.eye(size) - 1 / size
+    values, vectors = np.linalg.eigh(-0.5 * centre @ (2 * distances) @ centre)  # |u - v|^2 = 2 (1 - cos)
+    plane = vectors[:, ::-1][:, :2] * np.sqrt(np.maximum(values[::-1][:2], 0))
+    signs = np.where(plane[np.abs(plane).argmax(axis=0), [0, 1]] < 0, -1.0, 1.0)
+    found: NDArray[np.float64] = plane * signs
+    return found

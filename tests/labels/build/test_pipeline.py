@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from semco.errors import UserError
-from semco.labels.build import BuildSettings, build_store, import_numberbatch, pipeline
-from semco.labels.store import VectorStore, unit_rows
+from semco.labels.build import BuildSettings, build_store, pipeline
+from semco.labels.store import VectorStore
 
 ANIMALS = ["dog", "wolf", "cat", "lion", "trout", "salmon"]
 THINGS = ["car", "bus", "boat", "chair", "table", "lamp"]
@@ -160,19 +160,3 @@ def test_a_folder_with_other_files_is_refused_before_the_build_starts(files: dic
     (tmp_path / "mine" / "thesis.txt").write_text("x")
     with pytest.raises(UserError, match="exists and is not a vector store"):
         build_store(**files, out=tmp_path / "mine", report=lambda *_: pytest.fail("the build started"))
-
-
-def test_numberbatch_becomes_a_store(tmp_path: Path) -> None:
-    rows = np.random.default_rng(0).normal(size=(40, 6)).round(3)
-    lines = "".join(f"/c/en/t{i} {' '.join(map(str, row))}\n" for i, row in enumerate(rows))
-    (tmp_path / "nb.txt").write_text(f"41 6\n{lines}/c/de/x 1 2 3 4 5 6\n")
-    store = import_numberbatch(tmp_path / "nb.txt", tmp_path / "store", dim=6)
-    assert store.size == 40
-    unit = unit_rows(rows.astype(np.float32))
-    found = store.vectors([f"t{i}" for i in range(40)])
-    np.testing.assert_allclose(
-        found @ found.T, unit @ unit.T, atol=5e-3
-    )  # without a reduction all cosines stay the same
-    assert import_numberbatch(tmp_path / "nb.txt", tmp_path / "small", dim=3).dim == 3
-    with pytest.raises(UserError, match="dim = 1"):
-        import_numberbatch(tmp_path / "nb.txt", tmp_path / "bad", dim=1)

@@ -18,7 +18,6 @@ from semco.errors import UserError
 from semco.labels.build.readers import stream
 from semco.labels.build.readers.conceptnet import read_conceptnet
 from semco.labels.build.readers.glove import read_glove
-from semco.labels.build.readers.numberbatch import read_numberbatch
 from semco.labels.build.readers.word2vec import read_word2vec
 
 RELATIONS = {"IsA": 1.0, "Synonym": 2.0}
@@ -138,15 +137,14 @@ def test_other_files_are_not_read_as_glove(tmp_path: Path, data: bytes) -> None:
         read_glove(plain(tmp_path / "v.txt", data))
 
 
-@pytest.mark.parametrize("read", [read_glove, read_numberbatch])
 @pytest.mark.parametrize("dim", [b"100000000000", b"9" * 6000, b"65536", b"4", b"0"])
-def test_a_header_that_asks_for_other_dimensions(tmp_path: Path, read: Callable[[Path], object], dim: bytes) -> None:
+def test_a_header_that_asks_for_other_dimensions(tmp_path: Path, dim: bytes) -> None:
     path = plain(tmp_path / "v.txt", b"2 " + dim + b"\ndog 1 2 3\ncat 4 5 6\n")
     tracemalloc.start()
     with pytest.raises(
         UserError, match=r"v\.txt line 1: the header announces \d+ dimensions, but the first vector has 3"
     ):
-        read(path)
+        read_glove(path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 100_000_000
@@ -177,14 +175,14 @@ def test_a_zip_member_that_cannot_be_opened(tmp_path: Path, offset: int, value: 
     content = bytearray(zipped(tmp_path / "w.zip", GLOVE).read_bytes())
     start = content.rindex(b"PK\x01\x02") + offset
     content[start : start + len(value)] = value
-    for read in (read_glove, read_numberbatch, read_word2vec):
+    for read in (read_glove, read_word2vec):
         with pytest.raises(UserError, match=rf"v\.zip is truncated or damaged \(.*{message}"):
             read(plain(tmp_path / "v.zip", bytes(content)))
 
 
 def test_a_named_pipe_is_not_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    for read in (read_glove, read_numberbatch, read_word2vec, lambda path: read_conceptnet(path, RELATIONS)):
+    for read in (read_glove, read_word2vec, lambda path: read_conceptnet(path, RELATIONS)):
         with pytest.raises(UserError, match="pipe is a named pipe, not a regular file"):
             read(tmp_path / "pipe")
 
@@ -193,7 +191,7 @@ def test_a_truncated_archive_is_a_user_error(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     text = "".join(f"w{i} {' '.join(map(str, rng.random(9)))}\n" for i in range(300)).encode()
     whole = gzip.compress(text)
-    for read in (read_glove, read_numberbatch, read_word2vec):
+    for read in (read_glove, read_word2vec):
         with pytest.raises(UserError, match=r"v\.gz is truncated or damaged|v\.gz line 1"):
             read(plain(tmp_path / "v.gz", whole[: len(whole) // 2]))
     with pytest.raises(UserError, match=r"v\.gz is truncated or damaged"):
@@ -244,19 +242,6 @@ def test_word2vec_over_many_blocks_equals_one(tmp_path: Path, monkeypatch: pytes
 def test_other_files_are_not_read_as_word2vec(tmp_path: Path, data: bytes, message: str) -> None:
     with pytest.raises(UserError, match=message):
         read_word2vec(plain(tmp_path / "v.bin", data))
-
-
-def test_numberbatch_keeps_english_and_skips_the_header(tmp_path: Path) -> None:
-    text = b"4 2\n/c/en/ice_cream 1 2\n/c/fr/glace 3 4\n/c/en/dog/n 5 6\nplain_form 7 8\n"
-    found = read_numberbatch(gzipped(tmp_path / "n.txt.gz", text))
-    assert found.terms == ["ice_cream", "dog", "plain_form"]
-    np.testing.assert_array_equal(found.matrix, [[1, 2], [5, 6], [7, 8]])
-    assert found.unusable == 1
-
-
-def test_numberbatch_without_english_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no English terms"):
-        read_numberbatch(plain(tmp_path / "n.txt", b"/c/fr/glace 3 4\n"))
 
 
 @pytest.mark.parametrize("pack", [plain, gzipped, zipped])
@@ -335,12 +320,12 @@ FUZZ = settings(
 
 @FUZZ
 @given(cuts=CUTS, keep=st.integers(0, 400), packed=st.booleans())
-@pytest.mark.parametrize("which", ["glove", "word2vec", "conceptnet", "numberbatch"])
+@pytest.mark.parametrize("which", ["glove", "word2vec", "conceptnet"])
 def test_any_bytes_give_vectors_or_a_user_error(
     tmp_path: Path, which: str, cuts: list[tuple[int, bytes]], keep: int, packed: bool
 ) -> None:
     good = {"word2vec": word2vec_bytes(WORDS), "conceptnet": GRAPH}.get(which, GLOVE)
-    readers = {"glove": read_glove, "word2vec": read_word2vec, "numberbatch": read_numberbatch}
+    readers = {"glove": read_glove, "word2vec": read_word2vec}
     data = gzip.compress(good, mtime=0) if packed else good
     path = plain(tmp_path / "fuzzed", mangled(data, cuts)[: keep if keep < 300 else None])
     try:

@@ -9,7 +9,5 @@ app = App(help="Look class names up, group them, and build vector stores.", no_a
 app.command()(lookup.lookup)
 app.command()(lookup.nearest)
 app.command()(groups.groups)
-app.command()(groups.plot)
 app.command()(build.build)
-app.command(name="import")(build.import_store)
 app.command()(fetch.fetch)

@@ -1,4 +1,4 @@
-"""``semco labels build`` and ``semco labels import``."""
+"""``semco labels build``."""
 
 from __future__ import annotations
 
@@ -10,12 +10,9 @@ import typer
 from semco.cli.labels.display import print_store, progress_bars
 from semco.cli.labels.options import parse_relations
 
-Out = Annotated[Path, typer.Option(help="The folder of the new store.")]
-Dim = Annotated[int, typer.Option(help="Dimension of the stored vectors.")]
-
 
 def build(
-    out: Out,
+    out: Annotated[Path, typer.Option(help="The folder of the new store.")],
     conceptnet: Annotated[Path | None, typer.Option(help="ConceptNet assertions (.csv, .gz).")] = None,
     glove: Annotated[Path | None, typer.Option(help="GloVe text file (.txt, .gz, .zip).")] = None,
     word2vec: Annotated[Path | None, typer.Option(help="word2vec binary file (.bin, .gz).")] = None,
@@ -25,7 +22,7 @@ def build(
     relations: Annotated[
         str | None, typer.Option(help="Relations to use, separated by commas; IsA=0.5 sets the weight of one.")
     ] = None,
-    dim: Dim = 128,
+    dim: Annotated[int, typer.Option(help="Dimension of the stored vectors.")] = 128,
     max_words: Annotated[int | None, typer.Option(help="Largest number of terms; the most frequent are kept.")] = None,
 ) -> None:
     """Build a store from GloVe and word2vec vectors and the ConceptNet graph; run it again to resume a build."""
@@ -35,18 +32,4 @@ def build(
     files = {"glove": glove, "word2vec": word2vec, "conceptnet": conceptnet}
     with progress_bars() as report:
         store = build_preset(preset, files, out, weights, dim, max_words, report)
-    print_store(store)
-
-
-def import_store(
-    numberbatch: Annotated[Path, typer.Argument(help="ConceptNet Numberbatch file (.txt, .gz).")],
-    out: Out,
-    dim: Dim = 128,
-    max_words: Annotated[int | None, typer.Option(help="Largest number of terms; the first are kept.")] = None,
-) -> None:
-    """Build a store from a published ConceptNet Numberbatch file."""
-    from semco.labels.build import import_numberbatch
-
-    with progress_bars() as report:
-        store = import_numberbatch(numberbatch, out, dim, max_words, report)
     print_store(store)

@@ -11,9 +11,7 @@ from semco.cli.labels.display import print_line, progress_bars
 
 
 def fetch(
-    what: Annotated[
-        str, typer.Argument(metavar="glove|glove-6b|word2vec|conceptnet|numberbatch", help="The file to download.")
-    ],
+    what: Annotated[str, typer.Argument(metavar="glove|glove-6b|word2vec|conceptnet", help="The file to download.")],
     to: Annotated[Path, typer.Option(help="The folder for the file.")],
 ) -> None:
     """Download an official file; run it again to resume an interrupted download."""

@@ -1,4 +1,4 @@
-"""``semco labels groups`` and ``semco labels plot``."""
+"""``semco labels groups``."""
 
 from __future__ import annotations
 
@@ -17,35 +17,26 @@ if TYPE_CHECKING:
 
 
 @with_options(GroupOptions)
-def groups(options: GroupOptions, *, json: AsJson = False) -> None:
+def groups(
+    options: GroupOptions,
+    *,
+    page: Annotated[
+        Path | None, typer.Option(help="Write a page (.html) about names and groups, with the option of each change.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
     """Show the groups of classes whose label vectors are close."""
     from semco.groups.explain import groups_summary
+    from semco.report.label_groups import write_label_page
 
     embeddings, found = options.groups()
     print_notes((*embeddings.notes, *found.notes))
+    if page is not None:
+        write_label_page(embeddings, found, page)
     if json:
         print_json(groups_summary(embeddings, found))
     else:
         _print_groups(embeddings, found, eps_origin="the default" if options.eps is None else "as given")
-
-
-@with_options(GroupOptions)
-def plot(
-    options: GroupOptions,
-    *,
-    out: Annotated[
-        Path, typer.Option(help="The file to write: .png, .svg, .pdf, or .html for a page about the groups.")
-    ] = Path("labels.png"),
-) -> None:
-    """Plot a dendrogram with the eps line, the matrix of cosines and a map, or write a page about the groups."""
-    from semco.groups.plot import plot as write_plot
-    from semco.report.label_groups import write_label_page
-
-    embeddings, found = options.groups()
-    write = write_label_page if out.suffix.lower() == ".html" else write_plot
-    write(embeddings, found, out)
-    print_notes((*embeddings.notes, *found.notes))
-    print_line(f"{found.count} groups of {len(found.names)} classes at eps {found.eps:.3g}: {out}")
 
 
 def _print_groups(embeddings: LabelEmbeddings, found: Groups, eps_origin: str) -> None:

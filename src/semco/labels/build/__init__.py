@@ -7,8 +7,8 @@ files, `retrofit` moves each set of vectors towards its neighbours in the graph,
 
 from __future__ import annotations
 
-from semco.labels.build.pipeline import build_store, import_numberbatch
+from semco.labels.build.pipeline import build_store
 from semco.labels.build.presets import PRESETS, build_preset
 from semco.labels.build.settings import RELATIONS, BuildSettings
 
-__all__ = ["PRESETS", "RELATIONS", "BuildSettings", "build_preset", "build_store", "import_numberbatch"]
+__all__ = ["PRESETS", "RELATIONS", "BuildSettings", "build_preset", "build_store"]

@@ -29,11 +29,6 @@ SOURCES = {
         "accd65fe94038584295574ddc26e1500c1919c8c4532bf771811cafd0948af7e",
         licence="CC BY-SA 4.0",
     ),
-    "numberbatch": Source(
-        "https://conceptnet.s3.amazonaws.com/downloads/2019/numberbatch/numberbatch-en-19.08.txt.gz",
-        "numberbatch-en-19.08.txt.gz",
-        licence="CC BY-SA 4.0",
-    ),
 }
 
 

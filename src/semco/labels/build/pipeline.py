@@ -24,7 +24,6 @@ from semco.labels.build.combine import combine
 from semco.labels.build.infer import compose_missing, translate_missing
 from semco.labels.build.readers.conceptnet import Edges, read_conceptnet
 from semco.labels.build.readers.glove import read_glove
-from semco.labels.build.readers.numberbatch import read_numberbatch
 from semco.labels.build.readers.vectors import VectorSet
 from semco.labels.build.readers.word2vec import read_word2vec
 from semco.labels.build.retrofit import own_weights, retrofit
@@ -126,22 +125,6 @@ class _Start:
         parts = [own_weights(graph, mask, factor) for mask, factor in zip(masks, factors, strict=True)]
         total: NDArray[np.float64] = np.sum(parts, axis=0)
         return total
-
-
-def import_numberbatch(
-    path: Path, out: Path, dim: int = 128, max_words: int | None = None, report: Report = no_report
-) -> VectorStore:
-    """Build the store ``out`` from a published ConceptNet Numberbatch file, reduced to ``dim`` dimensions by SVD."""
-    if dim < 2:
-        raise UserError(f"dim = {dim}: vectors need at least 2 dimensions.")
-    path, out = Path(path), Path(out)
-    check_replaceable(out)
-    vectors = read_numberbatch(path, max_words, report)
-    report("reducing by SVD", 0, None)
-    matrix, _ = combine([(unit_rows(vectors.matrix), np.ones(len(vectors.terms), dtype=bool))], dim)
-    header = _header({"numberbatch": path}, {"numberbatch": _vector_counts(vectors)}, {"dim": dim}, report)
-    VectorStore.write(out, vectors.terms, matrix, np.arange(len(vectors.terms)), header)
-    return VectorStore.open(out)
 
 
 def _read_vectors(stages: Stages, name: str, path: Path, limit: int | None) -> VectorSet:

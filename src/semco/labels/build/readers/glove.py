@@ -8,7 +8,7 @@ Shapes: m lines of a block, d embedding size.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +21,6 @@ from semco.download import Report, no_report
 from semco.errors import UserError
 from semco.labels.build.readers.stream import line_blocks, open_bytes
 from semco.labels.build.readers.vectors import LARGEST_DIM, VectorCollector, VectorSet
-from semco.labels.matching.terms import normalise
 
 Rows = NDArray[np.float32]
 
@@ -37,16 +36,10 @@ class _BlockPosition:
         return UserError(f"{self.path} line {self.lines_before + i + 1}: {message}.")
 
 
-def read_glove(
-    path: Path,
-    limit: int | None = None,
-    report: Report = no_report,
-    to_term: Callable[[str], str | None] = normalise,
-    stage: str = "reading GloVe",
-) -> VectorSet:
-    """Read the first ``limit`` terms of a GloVe text file (plain, .gz, .zip); ``to_term`` may skip a word with None."""
-    collector, dim = VectorCollector(limit, to_term), 0
-    with open_bytes(path, stage, report) as (stream, progress):
+def read_glove(path: Path, limit: int | None = None, report: Report = no_report) -> VectorSet:
+    """Read the first ``limit`` terms of a GloVe text file (plain, .gz, .zip)."""
+    collector, dim = VectorCollector(limit), 0
+    with open_bytes(path, "reading GloVe", report) as (stream, progress):
         for position, block in _with_positions(Path(path), line_blocks(stream, progress)):
             if not dim:
                 dim, block, position = _skip_header(block, position)

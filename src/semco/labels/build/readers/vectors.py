@@ -5,7 +5,7 @@ Shapes: n terms, d embedding size.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -34,7 +34,6 @@ class VectorCollector:
     """Collects the terms of words block by block: the first word of each term, at most ``limit`` terms."""
 
     limit: int | None = None
-    to_term: Callable[[str], str | None] = normalise
     lines: int = 0
     duplicates: int = 0
     latin1: int = 0
@@ -70,7 +69,7 @@ class VectorCollector:
             return False
         text, latin1 = decode(word)
         self.latin1 += latin1
-        term = self.to_term(text)
+        term = normalise(text)
         if not term:
             self.unusable += 1
         elif term in self._seen:
