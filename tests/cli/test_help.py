@@ -20,7 +20,7 @@ def all_commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[st
 
 def test_flags_are_shown_without_a_type() -> None:
     commands = list(all_commands(get_command(app)))
-    assert {(), ("continue",), ("data", "cache"), ("labels", "import")} <= set(commands)
+    assert {(), ("continue",), ("data", "cache"), ("labels", "build")} <= set(commands)
     for words in commands:
         shown = CliRunner().invoke(app, [*words, "--help"])
         assert shown.exit_code == 0, words
