@@ -107,6 +107,7 @@ PAPER: dict[str, Any] = {
     "training.sync_batch_norm": False,
     "training.skip": False,
     "evaluation.head": "one_hot",  # supp., Inference
+    "evaluation.folds": 0,  # the paper compares with no linear probe
     "evaluation.batch_size": 256,
 }
 # What the authors' released code has instead.

@@ -16,6 +16,8 @@ from semco.errors import duration
 from semco.evaluation.model_file import load_model
 from semco.experiment import plan as plans
 from semco.experiment import train
+from semco.experiment.context import Context
+from semco.experiment.cross_validation import Measured
 from semco.experiment.plan import Speed, StepTimer, describe_plan, grown, measure_speed, with_default_minutes
 from semco.models import build_backbone
 from semco.run.folder import RunFolder
@@ -184,11 +186,19 @@ def test_a_method_without_steps_is_not_timed(
 
 
 @pytest.mark.parametrize(
-    ("seconds_per_view", "is_close_up", "fits"),
-    [(10.0, True, True), (40.0, False, True), (70.0, False, False)],
+    ("seconds_per_view", "seconds_per_fit", "folds", "is_close_up", "fits"),
+    [
+        (10.0, 0.0, 5, True, True),
+        (10.0, 10.0, 2, True, True),  # 20 + 60 s are too long, 20 + 30 s are not
+        (25.0, 5.0, 2, False, True),  # 50 + 15 s, 25 + 15 s
+        (40.0, 0.0, 2, False, True),
+        (70.0, 0.0, 2, False, False),
+    ],
 )
-def test_minutes_decide_how_many_views_a_fitted_head_reads(
+def test_minutes_decide_how_many_views_and_folds_a_fitted_head_has(
     seconds_per_view: float,
+    seconds_per_fit: float,
+    folds: int,
     is_close_up: bool,
     fits: bool,
     make_config: Make,
@@ -199,15 +209,41 @@ def test_minutes_decide_how_many_views_a_fitted_head_reads(
     def frozen_seconds(timer: StepTimer) -> float:
         return seconds_per_view * (1 + timer._context.inputs.config.method.has_close_up)
 
+    def fit_seconds(context: Context) -> float:
+        return seconds_per_fit * (1 + context.config.evaluation.folds)
+
     monkeypatch.setattr(StepTimer, "frozen_seconds", frozen_seconds)
+    monkeypatch.setattr(plans, "fit_seconds", fit_seconds)
+    monkeypatch.setattr(Measured, "is_probe_better", lambda _: False)
     observer = Said()
     over = {"method": {"name": "semantic_probe"}, "model": {"weights": str(weights)}, "training": {"minutes": 1}}
     train(make_config(**over), tmp_path / "run", observer, started=time.monotonic())
-    assert RunFolder(tmp_path / "run").config().method.has_close_up is is_close_up
+    config = RunFolder(tmp_path / "run").config()
+    assert (config.evaluation.folds, config.method.has_close_up) == (folds, is_close_up)
     model = load_model(tmp_path / "run" / "model")
     assert model.network.transform is not None
     assert model.network.transform.has_close_up is is_close_up
     assert any("this does not fit into" in line for line in observer.messages) is not fits
+
+
+def test_the_time_of_fits_by_hand(
+    make_config: Make, weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+
+    def fit_views(context: Context, _minutes: float) -> tuple[Config, list[str]]:
+        split, classes = context.problem.split, context.problem.dataset.num_classes
+        labels, width = len(split.labelled), context.problem.num_features
+        assert labels < width
+        probe = 200 * labels * labels * classes  # the choice of its penalty takes two fits, then all labels, 5 folds
+        head = 100 * (labels + len(split.unlabelled)) * width * classes  # all labels, 5 folds
+        found.append(plans.fit_seconds(context) / ((8 * probe + 6 * head) / 1e10))
+        return context.config, []
+
+    monkeypatch.setattr("semco.experiment.runs.fit_views", fit_views)
+    over = {"method": {"name": "semantic_probe"}, "model": {"weights": str(weights)}, "training": {"minutes": 1}}
+    train(make_config(**over), tmp_path / "run")
+    assert found == [pytest.approx(1.0)]
 
 
 @pytest.mark.parametrize(

@@ -393,6 +393,20 @@ def test_the_head_that_predicts_is_that_of_the_method(
     assert answer("evaluation.head", method=method, model=model) == head
 
 
+@pytest.mark.parametrize(
+    ("method", "model", "folds"),
+    [
+        ("semantic_probe", loaded(), 5),
+        ("fixmatch", loaded(), 3),
+        ("fixmatch", loaded(tune="top"), 2),
+        ("fixmatch", loaded(tune="all"), 0),
+        ("fixmatch", {}, 0),
+    ],
+)
+def test_folds(method: str, model: dict[str, Any], folds: int) -> None:
+    assert answer("evaluation.folds", method=method, model=model) == folds
+
+
 # --- the method ---
 
 

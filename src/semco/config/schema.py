@@ -286,6 +286,9 @@ class EvaluationConfig(Section):
     """The head that predicts: the one-hot head (SemCo's paper), the semantic head, or the mean of both softmaxes.
     "auto" is the head of the method's paper: the semantic head for DeViSE, the one-hot head for all others; for SemCo+
     from loaded weights it is the mean."""
+    folds: Auto[Annotated[int, Field(ge=0, le=100)]] = AUTO
+    """Parts into which the labels are divided if nothing else is held out: each part is predicted by a model that was
+    fitted without it, and so is the linear probe. 0: no cross-validation."""
     batch_size: int = Field(default=256, ge=1)
     """Images per batch in evaluation."""
 

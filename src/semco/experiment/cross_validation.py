@@ -14,11 +14,6 @@ from semco.data.randomness import make_numpy_generator
 from semco.run.accuracy import Accuracy, Difference, Kind, Right
 from semco.run.result import ProbeResult
 
-# Folds of a method that is trained, by what is trained; each costs as much as the run.
-FOLDS = {"heads": 3, "top": 2, "all": 0}
-# Folds of a head that is fitted in about a second.
-FITTED_FOLDS = 5
-
 
 @dataclass(frozen=True)
 class Measured:

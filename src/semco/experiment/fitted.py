@@ -21,8 +21,8 @@ from semco.data.inputs import Inputs
 from semco.data.randomness import make_numpy_generator
 from semco.distributed.processes import broadcast_from_main, same_error_everywhere
 from semco.experiment.context import Context
-from semco.experiment.cross_validation import FITTED_FOLDS, Measured, fold_positions
-from semco.experiment.judge import Verdict
+from semco.experiment.cross_validation import Measured
+from semco.experiment.judge import Verdict, folds_of
 from semco.methods import FittedMethod
 from semco.methods.linear_probe import LinearProbe, fit_probe
 from semco.models import FeatureTransform, LinearHead
@@ -140,7 +140,7 @@ def _held_out(
 ) -> tuple[Tensor, NDArray[np.int64]]:
     """Return the logits (n, K) of labelled rows from heads fitted without them, and the positions of the rows."""
     class_ids = context.problem.labelled_class_ids
-    folds = fold_positions(class_ids.numpy(), FITTED_FOLDS, context.config.training.seed)
+    folds = folds_of(context)
     logits = [torch.empty(0, context.problem.dataset.num_classes)]
     for fold in folds:
         kept = np.delete(np.arange(len(x)), fold)

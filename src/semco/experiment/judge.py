@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from semco.evaluation.probabilities import Head
 from semco.experiment.context import Context
-from semco.experiment.cross_validation import FOLDS, Measured, fold_positions
+from semco.experiment.cross_validation import Measured, fold_positions
 from semco.experiment.evaluate import are_right, rights_of, test_scores
 from semco.experiment.fit import make_trainer
 from semco.run.accuracy import Right, percent
@@ -104,10 +104,9 @@ def _compare(context: Context, trained: nn.Module, probe: nn.Module) -> Measured
 
 
 def folds_of(context: Context) -> list[NDArray[np.int64]]:
-    """Return the positions of the labels of each fold; none if that would take too long or there are too few labels."""
-    folds = FOLDS[context.config.model.tune]
+    """Return the positions of the labels of each fold; none if none are asked for or there are too few labels."""
     class_ids = context.problem.labelled_class_ids.numpy()
-    return fold_positions(class_ids, folds, context.config.training.seed) if folds else []
+    return fold_positions(class_ids, context.config.evaluation.folds, context.config.training.seed)
 
 
 def _outcome_of_fold(context: Context, number: int, held_out: NDArray[np.int64]) -> tuple[Right, Right]:

@@ -15,8 +15,10 @@ from semco.data.batches import Batches
 from semco.errors import duration
 from semco.experiment.context import Context
 from semco.experiment.judge import folds_of
+from semco.methods import FittedMethod
 from semco.models import Network, has_weights
 from semco.models.averaging import ema_copy
+from semco.resolve.rules import with_value
 from semco.training.features import FeatureFile
 from semco.training.forward import NetworkForward
 from semco.training.timing import shortest_time
@@ -28,6 +30,11 @@ MINUTES = 15.0
 # Labelled images of a timed step, and images of a timed pass through frozen layers.
 TIMED_LABELLED, TIMED_IMAGES = 2, 8
 HOUR = 3600.0
+# Folds that are kept for the accuracy when minutes are short.
+FEWEST_FOLDS = 2
+# Passes over the labelled photos of a linear probe; choosing its penalty takes as long as so many fits. Multiplications
+# per second of a fit on one core.
+PROBE_PASSES, PROBE_CHOICE, FIT_RATE = 200, 2, 1e10
 
 
 def starts_from_weights(source: str) -> bool:
@@ -97,18 +104,34 @@ def describe_plan(config: Config, speed: Speed, processes: int = 1) -> list[str]
 
 
 def fit_views(context: Context, minutes: float) -> tuple[Config, list[str]]:
-    """Return the configuration of a head that is fitted, with as many views as fit into the minutes, and the plan.
-
-    After the views, the head and its cross-validation take seconds.
+    """Return the configuration of a head that is fitted, with the views and folds that fit into the minutes, and the
+    plan. What does not fit is left out in this order: folds, down to `FEWEST_FOLDS`, then the close-up.
     """
     config, limit = context.config, 60 * minutes
-    seconds = StepTimer(context).frozen_seconds()
+    seconds = StepTimer(context).frozen_seconds() + fit_seconds(context)
+    if seconds > limit and config.evaluation.folds > FEWEST_FOLDS:
+        seconds -= fit_seconds(context)
+        config = with_value(config, "evaluation.folds", FEWEST_FOLDS)
+        seconds += fit_seconds(context.with_config(config))
     if seconds > limit and config.method.has_close_up:
-        config = config.model_copy(update={"method": config.method.model_copy(update={"close_up": False})})
-        seconds = StepTimer(context.with_config(config)).frozen_seconds()
+        config = with_value(config, "method.close_up", False)
+        shorter = context.with_config(config)
+        seconds = StepTimer(shorter).frozen_seconds() + fit_seconds(shorter)
     views = "the plain view and a close-up" if config.method.has_close_up else "the plain view"
     lines = [f"plan: {views} of each photo through {config.model.backbone}, about {duration(seconds)} here"]
     return config, lines if seconds <= limit else [*lines, too_long(seconds, minutes)]
+
+
+def fit_seconds(context: Context) -> float:
+    """Return about how long the linear probe and the head of a method take, once for all labels and once per fold."""
+    problem, method = context.problem, context.method
+    assert isinstance(method, FittedMethod)
+    labels, classes, width = len(problem.split.labelled), problem.dataset.num_classes, problem.num_features
+    pool = min(len(problem.split.unlabelled), method.most_read)
+    probe = PROBE_PASSES * labels * min(labels, width) * classes
+    head = method.passes * (labels + pool) * width * classes
+    folds = context.config.evaluation.folds
+    return ((PROBE_CHOICE + 1 + folds) * probe + (1 + folds) * head) / FIT_RATE
 
 
 def too_long(seconds: float, minutes: float) -> str:
@@ -128,9 +151,7 @@ def _covered(speed: Speed) -> str:
 
 def _folds(context: Context) -> int:
     """Return the number of runs of the cross-validation against the linear probe."""
-    if not has_weights(context.config.model) or len(context.problem.split.validation):
-        return 0
-    return len(folds_of(context))
+    return 0 if len(context.problem.split.validation) else len(folds_of(context))
 
 
 class RandomInputs:

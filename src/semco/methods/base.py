@@ -142,6 +142,9 @@ class FittedMethod(Method[C]):
 
     # Photos of the pool that are read at most, chosen at random; 0: the method does not use the pool.
     most_pool: ClassVar[int] = 0
+    # How long a fit takes: passes over the features of the labelled photos and of so many photos of the pool.
+    passes: ClassVar[int] = 0
+    most_read: ClassVar[int] = 0
 
     def transform(self, photos: Photos) -> FeatureTransform | None:  # noqa: ARG002
         """Return what is fitted to the labelled photos and the pool; None if the head reads plain features."""

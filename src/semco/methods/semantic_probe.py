@@ -67,6 +67,7 @@ class SemanticProbe(FittedMethod[SemanticProbeConfig]):
     title = "Semantic probe (ours)"
     Config = SemanticProbeConfig
     most_pool = STEPS * BATCH  # the steps read no more photos than this
+    passes, most_read = 100, BATCH  # two heads, 60 steps, three products of a quarter of the features
     label_vectors: Tensor  # (K, d)
 
     def __init__(self, config: SemanticProbeConfig, task: Task) -> None:

@@ -36,6 +36,9 @@ PRETRAINED_HEADS = {"heads": 0.03, "top": 0.03, "all": 0.003}
 PRETRAINED_BACKBONE_PART = 0.1
 # Weight decay towards the start for heads that start from a linear probe (docs/lab/pretrained.md).
 PROBE_DECAY = 0.03
+# Parts of the labels for cross-validation: of a head that is fitted in seconds, and of training, by what is trained;
+# there each part costs as much as the run.
+FITTED_FOLDS, TRAINED_FOLDS = 5, {"heads": 3, "top": 2, "all": 0}
 
 Answer = tuple[Any, str]  # a value and the reason for it
 Rule = Callable[[Config, DataFacts, Machine], Answer]
@@ -270,6 +273,14 @@ def _head(config: Config, _data: DataFacts, _machine: Machine) -> Answer:
     return method.predicting_head, f"the head of {method.name}"
 
 
+def _folds(config: Config, _data: DataFacts, _machine: Machine) -> Answer:
+    if issubclass(Method.registry[config.method.name], FittedMethod):
+        return FITTED_FOLDS, "a head is fitted in seconds"
+    if not has_weights(config.model):
+        return 0, "a run from random weights is not compared with a linear probe"
+    return TRAINED_FOLDS[config.model.tune], f"each takes as long as the run, tune={config.model.tune}"
+
+
 def _every(part: int, most: int) -> Rule:
     """Return the rule of an interval: a part of the run, and at most so many steps."""
 
@@ -303,6 +314,7 @@ RULES: dict[str, Rule] = {
     "optim.backbone_lr": _backbone_lr,
     "optim.start_decay": _start_decay,
     "evaluation.head": _head,
+    "evaluation.folds": _folds,
 }
 # Fields in which null, not "auto", leaves the choice to the rule.
 OPEN_IF_NULL = frozenset(
