@@ -235,9 +235,9 @@ def test_the_time_of_fits_by_hand(
         split, classes = context.problem.split, context.problem.dataset.num_classes
         labels, width = len(split.labelled), context.problem.num_features
         assert labels < width
-        probe = 200 * labels * labels * classes  # the choice of its penalty takes two fits, then all labels, 5 folds
+        probe = 50 * labels * labels * classes  # the choice of its penalty takes four fits, then all labels, 5 folds
         head = 100 * (labels + len(split.unlabelled)) * width * classes  # all labels, 5 folds
-        found.append(plans.fit_seconds(context) / ((8 * probe + 6 * head) / 1e10))
+        found.append(plans.fit_seconds(context) / ((10 * probe + 6 * head) / 1e10))
         return context.config, []
 
     monkeypatch.setattr("semco.experiment.runs.fit_views", fit_views)

@@ -34,7 +34,7 @@ HOUR = 3600.0
 FEWEST_FOLDS = 2
 # Passes over the labelled photos of a linear probe; choosing its penalty takes as long as so many fits. Multiplications
 # per second of a fit on one core.
-PROBE_PASSES, PROBE_CHOICE, FIT_RATE = 200, 2, 1e10
+PROBE_PASSES, PROBE_CHOICE, FIT_RATE = 50, 4, 1e10
 
 
 def starts_from_weights(source: str) -> bool:
