@@ -19,6 +19,7 @@ from semco.report.classes import GroupMember, label_groups
 from semco.report.runs import Run
 from semco.run.accuracy import Accuracy
 from semco.run.seal import read_with_digest, write_with_digest
+from tests.export.chromium import PROGRAM, Browser
 
 VOID = {"wbr", "meta", "img", "br", "link", "hr", "input"}
 NASTY = ("<script>alert(1)</script>", "$5 & $x^{", "_hidden", '"quoted"', "汉字 é", "a" * 60, "shirt", "b", "c", "d")
@@ -281,6 +282,20 @@ def test_methods_are_compared_with_the_first(make_run, tmp_path: Path) -> None:
     assert "<th>Paired difference to FixMatch</th>" in text
     assert text.index("<td>FixMatch</td>") < text.index("<td>SemCo</td>")
     assert "difference" not in _page([make_run("semco")], tmp_path / "one.html")[1]
+
+
+@pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed")
+@pytest.mark.usefixtures("plain_figures")
+def test_tables_fit_a_phone(make_run, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    write_report([make_run("fixmatch"), make_run("semco")], page)
+    with Browser(tmp_path / "profile") as browser:
+        browser.resize(400, 800)
+        browser.open(page.as_uri())
+        tables = browser.run("[...document.querySelectorAll('table')].map(t => t.getBoundingClientRect().right)")
+        assert len(tables) == 3
+        assert max(tables) <= 400
+        assert browser.run("document.documentElement.scrollWidth") <= 400
 
 
 def test_the_same_runs_give_the_same_page(make_run, tmp_path: Path) -> None:

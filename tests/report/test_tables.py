@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from semco.evaluation.results import evaluate_probabilities
-from semco.report import summary_table
+from semco.report import summary_table, write_report
 from semco.report.runs import read_run
 from semco.report.tables import (
     Difference,
@@ -76,7 +76,7 @@ def test_one_seed_has_no_standard_error(make_run) -> None:
 def test_without_a_common_seed_there_is_no_difference(make_run) -> None:
     folders = [make_run("fixmatch", 0), make_run("semco", 1)]
     assert all(row.difference is None for row in summary_rows([read_run(folder) for folder in folders]))
-    assert "difference" not in _text(summary_table(folders))
+    assert "paired difference" not in _text(summary_table(folders))
 
 
 def test_without_test_images_the_validation_accuracy_is_shown(make_run) -> None:
@@ -142,3 +142,13 @@ def test_the_tables_of_an_evaluation() -> None:
     assert "[red]" in classes
     assert "50.0 %" in classes
     assert "[red] + coat" in groups
+
+
+def test_a_comparison_with_one_seed_is_marked(make_run, tmp_path: Path) -> None:
+    one = [make_run("fixmatch"), make_run("semco")]
+    more = [*one, make_run("fixmatch", 1)]
+    assert "warning: One seed only (FixMatch, SemCo)" in _text(summary_table(one))
+    assert "warning: One seed only (SemCo)" in _text(summary_table(more))
+    assert "One seed" not in _text(summary_table([*more, make_run("semco", 1)]))
+    assert "One seed" not in _text(summary_table(one[:1]))
+    assert "One seed only (FixMatch, SemCo)" in write_report(one, tmp_path / "report.html").read_text()

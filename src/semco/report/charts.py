@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
+from statistics import fmean, pstdev
 from typing import Literal
 
 from semco.report.figures import Line, LineFigure, line_chart
@@ -12,6 +12,7 @@ from semco.report.runs import Run, Series
 
 HEAD_TITLES = {"one_hot": "One-hot head", "semantic": "Semantic head"}
 AXIS_LABELS = {"step": "training step", "seconds": "training time in seconds"}
+SMOOTHED = "Smoothed over a tenth of the log lines; a band is one standard deviation between these."
 XAxis = Literal["step", "seconds"]
 Measure = Literal["accuracy", "error"]
 
@@ -36,7 +37,7 @@ def training_charts(experiments: Mapping[str, Sequence[Run]], main_run: Run) -> 
         charts = [_validation_chart(experiments, "accuracy", "step")]
     else:
         charts = [_validation_chart(experiments, "error", axis) for axis in ("step", "seconds")]
-    return [chart for chart in (*charts, _loss_chart(main_run)) if chart is not None]
+    return [chart for chart in (*charts, *_loss_charts(main_run)) if chart is not None]
 
 
 def _validation_chart(experiments: Mapping[str, Sequence[Run]], measure: Measure, axis: XAxis) -> Chart | None:
@@ -117,13 +118,24 @@ def mean_curve(curves: Sequence[Series]) -> Series:
     return shared, [fmean(table[step] for table in tables) for step in shared]
 
 
-def _loss_chart(run: Run) -> Chart | None:
-    names = run.metric_names("loss/")
-    lines = [Line(_loss_title(name), *run.series(name), colour) for colour, name in enumerate(names)]
-    lines = [line for line in lines if line.x]
-    if not lines:
-        return None
-    return Chart("Loss terms, before weighting", line_chart(lines, "Loss terms over training steps"), tuple(lines))
+def _loss_charts(run: Run) -> list[Chart]:
+    """Return the chart of the loss terms, and another of those that become negative, whose scale may differ."""
+    lines = [
+        Line(_loss_title(name), *run.series(name), colour) for colour, name in enumerate(run.metric_names("loss/"))
+    ]
+    positive = [line for line in lines if line.x and min(line.y) >= 0]
+    negative = [line for line in lines if line.x and min(line.y) < 0]
+    titles = ("Loss terms, before weighting", "Loss terms below zero, before weighting")
+    return [
+        Chart(
+            title,
+            line_chart(shown, f"{title}, over training steps"),
+            tuple(shown),
+            "" if len(shown) > 1 else shown[0].label,
+        )
+        for title, shown in zip(titles, (positive, negative), strict=True)
+        if shown
+    ]
 
 
 def _loss_title(name: str) -> str:
@@ -142,7 +154,7 @@ def _head_charts(run: Run, head: str) -> list[Chart | None]:
     accuracy = _lines_by_grouping(run, f"pseudo/{head}/accuracy")
     steps, values = run.series(f"pseudo/{head}/group_accuracy")
     if accuracy and steps and len(accuracy) > 1:
-        accuracy.append(Line("correct group", steps, values, 0, is_dashed=True))
+        accuracy.append(_smooth(Line("correct group", steps, values, 0, is_dashed=True)))
     return [
         _percent_chart(f"{title}: fraction of the pool retained", ratio),
         _percent_chart(f"{title}: accuracy of retained pseudo-labels", accuracy),
@@ -158,8 +170,25 @@ def _lines_by_grouping(run: Run, metric: str) -> list[Line]:
     ]
     if all(line.x for line in kinds):
         lines += kinds
-    return [line for line in lines if line.x]
+    return [_smooth(line) for line in lines if line.x]
+
+
+def _smooth(line: Line) -> Line:
+    """Return a line of means over neighbouring points, a tenth of all around each, in a band of their deviation."""
+    reach = len(line.y) // 20
+    if not reach:
+        return line
+    windows = [line.y[max(0, i - reach) : i + reach + 1] for i in range(len(line.y))]
+    means = [fmean(window) for window in windows]
+    return replace(line, y=means, band=percent_band(means, [pstdev(window) for window in windows]))
+
+
+def percent_band(values: Sequence[float], deviations: Sequence[float]) -> tuple[list[float], list[float]]:
+    """Return the edges of a band around fractions, one deviation to each side, within 0 and 1."""
+    pairs = list(zip(values, deviations, strict=True))
+    return [max(0.0, value - by) for value, by in pairs], [min(1.0, value + by) for value, by in pairs]
 
 
 def _percent_chart(title: str, lines: Sequence[Line]) -> Chart | None:
-    return Chart(title, line_chart(lines, title, percent=True), tuple(lines)) if lines else None
+    caption = SMOOTHED if any(line.band for line in lines) else ""
+    return Chart(title, line_chart(lines, title, percent=True), tuple(lines), caption) if lines else None

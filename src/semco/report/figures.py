@@ -9,9 +9,10 @@ Shapes: K classes.
 from __future__ import annotations
 
 import re
+import textwrap
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,7 +60,7 @@ _STYLE: dict[Any, Any] = {
 
 @dataclass(frozen=True)
 class Line:
-    """One curve. ``colour`` is a number from 0; eight colours repeat."""
+    """One curve. ``colour`` is a number from 0; eight colours repeat. ``band`` holds its lower and upper edge."""
 
     label: str
     x: Sequence[float]
@@ -68,6 +69,7 @@ class Line:
     is_dashed: bool = False
     is_faint: bool = False
     has_points: bool = False
+    band: tuple[Sequence[float], Sequence[float]] | None = None
 
     @property
     def css_variable(self) -> str:
@@ -77,23 +79,30 @@ class Line:
 
 @dataclass(frozen=True)
 class Theme:
-    """The colours of a figure."""
+    """The colours of a figure, and the settings in which it differs from one on a page."""
 
     ink: str
     grid: str
     series: tuple[str, ...]
+    more: Mapping[str, Any] = field(default_factory=dict)
 
     def style(self) -> dict[Any, Any]:
         names = {INK: self.ink, GRID: self.grid}
-        return {key: names.get(value, value) if isinstance(value, str) else value for key, value in _STYLE.items()}
+        style = {key: names.get(value, value) if isinstance(value, str) else value for key, value in _STYLE.items()}
+        return style | dict(self.more)
 
 
 # On a page the colours come from its style sheet. In files they are those of Okabe and Ito, which people with any kind
-# of colour blindness can tell apart; line styles and names at the ends of lines make figures readable in grey.
+# of colour blindness can tell apart; line styles make figures readable in grey. Files have the width of a column, a
+# font like Times, and the fonts in the PDF are TrueType, which publishers ask for.
 PAGE = Theme(INK, GRID, SERIES)
 FILE = Theme(
-    "#333333", "#dddddd", ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8b0000", "#000000")
+    "#333333",
+    "#dddddd",
+    ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8b0000", "#000000"),
+    {"font.family": ["STIXGeneral", "DejaVu Sans"], "font.size": 8, "pdf.fonttype": 42, "legend.fontsize": 8},
 )
+FILE_SIZE = (3.25, 2.1)  # inches; the width of a column of CVPR's template
 
 
 @dataclass(frozen=True)
@@ -101,7 +110,7 @@ class LineFigure:
     """A figure of curves: a table of numbers that can be drawn for a page or into a file.
 
     ``markers`` are single points such as the test accuracy at the end. The y axis of percentages is 0 to 100, or the
-    range of the values with ``fit_y``. With ``has_names`` the name of each curve stands at its end.
+    range of the values with ``fit_y``.
     """
 
     lines: Sequence[Line]
@@ -110,26 +119,39 @@ class LineFigure:
     markers: Sequence[Line] = ()
     x_label: str = "training step"
     fit_y: bool = False
-    has_names: bool = False
 
     def draw(self, theme: Theme = PAGE) -> Figure:
-        """Return the drawn figure."""
+        """Return the drawn figure; in a file it has a legend, and the y axis says what it shows."""
         import matplotlib
         from matplotlib.figure import Figure
 
         with matplotlib.rc_context(theme.style()):
-            figure = Figure(figsize=(5.4, 2.7))
-            # With fixed margins, charts side by side are aligned, and drawing is twice as fast as with a layout engine.
-            axes = figure.add_axes((0.095, 0.18, 0.66 if self.has_names else 0.895, 0.79))
+            if theme is PAGE:
+                # With fixed margins, charts side by side are aligned, and drawing takes half as long.
+                figure = Figure(figsize=(5.4, 2.7))
+                axes = figure.add_axes((0.095, 0.18, 0.88, 0.79))
+            else:
+                figure = Figure(figsize=FILE_SIZE, layout="constrained")
+                axes = figure.add_subplot()
             for line in self.lines:
                 _draw(axes, line, theme)
             for marker in self.markers:
                 axes.plot(marker.x, marker.y, "D", markersize=6, color=_colour(marker, theme), zorder=5)
             axes.set_xlabel(self.x_label)
             _set_scales(axes, self.percent, self.fit_y)
-            if self.has_names:
-                _write_names(axes, self.lines, theme)
+            if theme is not PAGE:
+                self._explain(figure)
             return figure
+
+    def _explain(self, figure: Figure) -> None:
+        """Label the y axis with the description, without the name before its colon, and add a legend below."""
+        figure.axes[0].set_ylabel(
+            textwrap.fill(self.description.rpartition(": ")[2], 30, break_on_hyphens=False), parse_math=False
+        )
+        names = [line.label for line in self.lines if not line.is_faint]
+        if len(names) > 1:
+            columns = 2 if max(map(len, names)) <= 24 else 1
+            figure.legend(loc="outside lower center", ncols=columns, frameon=False, borderpad=0, columnspacing=1)
 
     def svg(self) -> str:
         """Return the figure for a page."""
@@ -139,24 +161,19 @@ class LineFigure:
             return _to_svg(self.draw(), self.description)
 
     def save(self, stem: Path, formats: Sequence[str] = ("png", "pdf", "svg")) -> list[Path]:
-        """Write the figure, with its title and a legend, as STEM.png, STEM.pdf and STEM.svg."""
+        """Write the figure, fit for a column of a paper, as STEM.png, STEM.pdf and STEM.svg."""
         import matplotlib
 
         with matplotlib.rc_context(FILE.style()), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Glyph .* missing from")
             figure = self.draw(FILE)
-            figure.suptitle(self.description, fontsize=9, y=1.08)  # above the name of a curve that ends at the top
-            if not self.has_names and len(self.lines) > 1:  # below the axis, where it covers no curve
-                figure.axes[0].legend(
-                    loc="upper left", bbox_to_anchor=(0, -0.2), ncols=2, borderaxespad=0, fontsize=8, frameon=False
-                )
-            return [_save(figure, stem.with_name(f"{stem.name}.{each}")) for each in formats]
+            return [_save(figure, stem.with_name(f"{stem.name}.{each}"), self.description) for each in formats]
 
 
-def _save(figure: Figure, file: Path) -> Path:
+def _save(figure: Figure, file: Path, title: str) -> Path:
     with atomic_path(file) as temporary:
-        dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(file.suffix[1:])
-        figure.savefig(temporary, format=file.suffix[1:], dpi=200, bbox_inches="tight", metadata=dates)
+        dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(file.suffix[1:], {})
+        figure.savefig(temporary, format=file.suffix[1:], dpi=300, metadata={"Title": title, **dates})
     return file
 
 
@@ -177,47 +194,20 @@ def _colour(line: Line, theme: Theme) -> str:
 
 
 def _draw(axes: Axes, line: Line, theme: Theme) -> None:
+    width = 1.8 if theme is PAGE else 1.2
+    if line.band is not None:
+        axes.fill_between(line.x, *line.band, color=_colour(line, theme), alpha=0.18, linewidth=0)
     axes.plot(
         line.x,
         line.y,
         color=_colour(line, theme),
         linestyle="--" if line.is_dashed else "-",
         alpha=0.35 if line.is_faint else 1.0,
-        linewidth=1.0 if line.is_faint else 1.8,
+        linewidth=0.6 * width if line.is_faint else width,
         marker="o" if line.has_points or len(line.x) == 1 else "",
-        markersize=3,
+        markersize=1.7 * width,
         label="_nolegend_" if line.is_faint else line.label,
     )
-
-
-def _write_names(axes: Axes, lines: Sequence[Line], theme: Theme) -> None:
-    """Write the name of each curve beside its end; names that would overlap are moved apart."""
-    named = sorted((line for line in lines if line.x and not line.is_faint), key=lambda line: line.y[-1])
-    low, high = axes.get_ylim()
-    places = move_apart([line.y[-1] for line in named], 0.085 * (high - low), high)
-    for line, place in zip(named, places, strict=True):
-        axes.annotate(
-            line.label if len(line.label) <= 22 else f"{line.label[:21]}…",
-            (1.02, (place - low) / (high - low)),
-            xycoords="axes fraction",
-            color=_colour(line, theme),
-            fontsize=8,
-            va="center",
-            annotation_clip=False,
-            parse_math=False,
-        )
-
-
-def move_apart(values: Sequence[float], gap: float, highest: float) -> list[float]:
-    """Return ascending values at least ``gap`` apart and at most ``highest``, each moved no further than needed."""
-    places: list[float] = []
-    for value in values:
-        places.append(max(value, places[-1] + gap) if places else value)
-    limit = highest
-    for i in reversed(range(len(places))):
-        places[i] = min(places[i], limit)
-        limit = places[i] - gap
-    return places
 
 
 def _set_scales(axes: Axes, percent: bool, fit_y: bool) -> None:

@@ -31,6 +31,7 @@ from semco.report.tables import (
     format_num_labels,
     format_runs,
     mean_or_none,
+    seed_warning,
     summary_rows,
 )
 from semco.report.template import page_template
@@ -73,6 +74,7 @@ def _context(runs: Sequence[Run], title: str | None, samples: Sequence[Sample] |
         "tiles": _tiles(repeats),
         "rows": [_table_row(row) for row in rows],
         "difference_title": difference_title(rows),
+        "seed_warning": seed_warning(rows),
         "kind": evaluated_kind(runs),
         "accuracy_title": accuracy_title(evaluated_kind(runs)),
         "main_run": f"{name}, seed {main_run.seed}" if len(runs) > 1 else "",

@@ -12,7 +12,7 @@ import numpy as np
 
 from semco.report.analysis.counts import ClassCounts, Curve, Measure, has_both_heads
 from semco.report.analysis.similarity import SimilarClasses
-from semco.report.charts import Chart
+from semco.report.charts import Chart, lines_with_mean, percent_band
 from semco.report.figures import Line, LineFigure
 
 MEASURE_TITLES: dict[Measure, str] = {
@@ -23,42 +23,44 @@ MEASURE_TITLES: dict[Measure, str] = {
     "disagreement_of_both": "different classes, of the images that both heads retain",
 }
 HEAD_TITLES = {"one_hot": "one-hot head", "semantic": "semantic head", "ensemble": "ensemble", "average": "average"}
-ALIKE = "Solid lines: the classes whose label vectors are closest to another class; dashed: the most distinct ones."
 
 
 def chart_of(title: str, figure: LineFigure, caption: str = "") -> Chart:
-    """Return a figure for a page; a figure that names its own curves needs no legend."""
-    legend = () if figure.has_names else tuple(line for line in figure.lines if not line.is_faint)
-    return Chart(title, figure.svg(), legend, caption, figure)
+    """Return a figure for a page."""
+    return Chart(title, figure.svg(), tuple(line for line in figure.lines if not line.is_faint), caption, figure)
 
 
-def similar_class_lines(
-    counts: ClassCounts, head: str, classes: SimilarClasses, names: Sequence[str], measure: Measure
-) -> list[Line]:
-    """Return one curve per class: solid for look-alikes, dashed for distinct classes."""
-    kinds = [(class_id, False) for class_id in classes.most] + [(class_id, True) for class_id in classes.least]
-    lines = [
-        Line(names[class_id], *counts.curve(head, [class_id], measure), colour, is_dashed=is_distinct)
-        for colour, (class_id, is_distinct) in enumerate(kinds)
-    ]
+def similar_class_lines(counts: ClassCounts, head: str, classes: SimilarClasses, measure: Measure) -> list[Line]:
+    """Return smoothed curves of the look-alikes together and of the distinct classes together.
+
+    The band around a curve is one standard deviation of its classes.
+    """
+    counts, lines = counts.smoothed(), []
+    for colour, (kind, class_ids) in enumerate({"look-alikes": classes.most, "distinct": classes.least}.items()):
+        steps, values = counts.curve(head, class_ids, measure)
+        band = percent_band(values, counts.spread(head, class_ids, measure))
+        lines.append(Line(kind, steps, values, colour, is_dashed=kind == "distinct", band=band))
     return [line for line in lines if line.x]
 
 
-def similar_class_charts(
-    method: str, counts: ClassCounts, classes: SimilarClasses, names: Sequence[str]
+def _class_charts(
+    method: str, counts: ClassCounts, head: str, classes: SimilarClasses, measures: Sequence[Measure], fit_y: bool
 ) -> list[Chart]:
+    titles = {measure: f"{method}: {MEASURE_TITLES[measure]}" for measure in measures}
+    lines = {measure: similar_class_lines(counts, head, classes, measure) for measure in measures}
+    return [
+        chart_of(titles[measure], LineFigure(lines[measure], titles[measure], percent=True, fit_y=fit_y))
+        for measure in measures
+        if lines[measure]
+    ]
+
+
+def similar_class_charts(method: str, counts: ClassCounts, classes: SimilarClasses) -> list[Chart]:
     """Return accuracy and ratio of look-alike and distinct classes for one method (Fig. 2)."""
-    charts = []
-    measures: tuple[Measure, ...] = ("accuracy", "ratio")
-    for measure in measures:
-        lines = similar_class_lines(counts, counts.widest_head, classes, names, measure)
-        title = f"{method}: {MEASURE_TITLES[measure]}"
-        if lines:
-            charts.append(chart_of(title, LineFigure(lines, title, percent=True, has_names=True), ALIKE))
-    return charts
+    return _class_charts(method, counts, counts.widest_head, classes, ("accuracy", "ratio"), fit_y=False)
 
 
-def disagreement_charts(method: str, counts: ClassCounts, classes: SimilarClasses, names: Sequence[str]) -> list[Chart]:
+def disagreement_charts(method: str, counts: ClassCounts, classes: SimilarClasses) -> list[Chart]:
     """Return how often the heads disagree, for look-alike and distinct classes (Fig. 4 c), with two denominators.
 
     Of all images it is at most what the head that retains less retains. Of the images that both heads retain it shows
@@ -66,20 +68,14 @@ def disagreement_charts(method: str, counts: ClassCounts, classes: SimilarClasse
     """
     if not has_both_heads(counts):
         return []
-    measures: tuple[Measure, ...] = ("disagreement_of_both", "disagreement")
-    charts = []
-    for measure in measures:
-        lines = similar_class_lines(counts, "ensemble", classes, names, measure)
-        title = f"{method}: {MEASURE_TITLES[measure]}"
-        if lines:
-            charts.append(chart_of(title, LineFigure(lines, title, percent=True, fit_y=True, has_names=True), ALIKE))
-    return charts
+    return _class_charts(method, counts, "ensemble", classes, ("disagreement_of_both", "disagreement"), fit_y=True)
 
 
 def ensemble_chart(counts: Mapping[str, ClassCounts]) -> Chart | None:
     """Return the accuracy of retained pseudo-labels: ensemble and one-hot head of each method (Fig. 4 d)."""
     lines = []
-    for number, (method, each) in enumerate(counts.items()):
+    for number, (method, raw) in enumerate(counts.items()):
+        each = raw.smoothed()
         everything = range(each.num_classes)
         shown = ("ensemble", "one_hot") if has_both_heads(each) else each.heads
         for head in shown:
@@ -92,8 +88,6 @@ def ensemble_chart(counts: Mapping[str, ClassCounts]) -> Chart | None:
 
 def convergence_chart(curves: Mapping[str, Sequence[Curve]], title: str = "Validation error") -> Chart | None:
     """Return the error of each method over the steps; thin lines are single seeds (Fig. 4 a, b)."""
-    from semco.report.charts import lines_with_mean
-
     lines = [
         line for colour, (name, series) in enumerate(curves.items()) for line in lines_with_mean(name, series, colour)
     ]
@@ -131,5 +125,5 @@ def reliability_chart(title: str, heads: Mapping[str, Mapping[str, object]]) -> 
             lines.append(Line(name, x.tolist(), y.tolist(), colour, has_points=True))
     if len(lines) == 1:
         return None
-    figure = LineFigure(lines, title, percent=True, x_label="confidence")
+    figure = LineFigure(lines, f"{title}: accuracy", percent=True, x_label="confidence")
     return chart_of(title, figure, "Accuracy of the test images by confidence; the numbers are calibration errors.")

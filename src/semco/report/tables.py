@@ -153,12 +153,23 @@ def format_difference(row: Row) -> str:
     return row.difference.text + (f" ({seeds} of {finished} seeds)" if seeds < finished else "")
 
 
+def seed_warning(rows: Sequence[Row]) -> str:
+    """Return a warning if experiments are compared of which one has finished only one run; else an empty text."""
+    single = [row.name for row in rows if row.finished == 1]
+    if len(rows) < 2 or not single:
+        return ""
+    return f"One seed only ({', '.join(single)}): a difference may be chance. Run three or more, such as --seeds 0,1,2."
+
+
 def summary_table(paths: Sequence[Path], title: str | None = None, caption: str | None = None) -> Table:
     """Return the results of run folders as a table for the terminal; the highest accuracy is green."""
     runs = [read_run(path) for path in paths]
     rows = summary_rows(runs)
     best = max((row.accuracy for row in rows if row.accuracy is not None), default=None)
-    table = Table(title=title, caption=caption)
+    notes = [Text(caption)] if caption else []
+    if warning := seed_warning(rows):
+        notes.append(Text(f"warning: {warning}", style="bold yellow"))
+    table = Table(title=title, caption=Text("\n").join(notes) if notes else None)
     table.add_column("method")
     difference = difference_title(rows)
     for column in (

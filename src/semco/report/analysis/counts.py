@@ -59,19 +59,38 @@ class ClassCounts:
         kept = max(1, int((self.steps <= step).sum()))
         return ClassCounts(self.steps[:kept], self.heads, self.values[:, :kept])
 
+    def smoothed(self) -> ClassCounts:
+        """Return the counts added over the neighbouring log lines, a tenth of all around each."""
+        reach, length = len(self.steps) // 20, len(self.steps)
+        windows = [self.values[:, max(0, i - reach) : i + reach + 1].sum(axis=1) for i in range(length)]
+        return ClassCounts(self.steps, self.heads, np.stack(windows, axis=1))
+
     def curve(self, head: str, class_ids: Sequence[int], measure: Measure) -> Curve:
         """Return a measure of some classes together at each log line; lines where it is not defined are left out."""
-        part, whole = FRACTIONS[measure]
-        counts = self.values[self.heads.index(head)][:, list(class_ids)].sum(axis=1)  # (L, 6)
-        above, below = counts[:, COLUMNS.index(part)], counts[:, COLUMNS.index(whole)]
+        above, below = (counts.sum(axis=1) for counts in self._parts(head, class_ids, measure))
         defined = below > 0
         return self.steps[defined].astype(float).tolist(), (above[defined] / below[defined]).tolist()
 
+    def spread(self, head: str, class_ids: Sequence[int], measure: Measure) -> list[float]:
+        """Return the standard deviation of the classes, weighted by counts, at the points of their `curve`."""
+        above, below = self._parts(head, class_ids, measure)
+        defined = below.sum(axis=1) > 0
+        above, below = above[defined], below[defined]
+        total = below.sum(axis=1, keepdims=True)
+        distances = above / np.maximum(below, 1e-12) - above.sum(axis=1, keepdims=True) / total
+        return [float(value) for value in np.sqrt((below / total * distances**2).sum(axis=1))]
+
+    def _parts(
+        self, head: str, class_ids: Sequence[int], measure: Measure
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return what a measure divides and by what, both (L, number of classes)."""
+        part, whole = FRACTIONS[measure]
+        counts = self.values[self.heads.index(head)][:, list(class_ids)]
+        return counts[..., COLUMNS.index(part)], counts[..., COLUMNS.index(whole)]
+
     def mean(self, head: str, class_ids: Sequence[int], measure: Measure) -> float | None:
         """Return a measure of some classes over the whole run; None if it is not defined."""
-        part, whole = FRACTIONS[measure]
-        counts = self.values[self.heads.index(head)][:, list(class_ids)].sum(axis=(0, 1))
-        above, below = counts[COLUMNS.index(part)], counts[COLUMNS.index(whole)]
+        above, below = (counts.sum() for counts in self._parts(head, class_ids, measure))
         return float(above / below) if below else None
 
 

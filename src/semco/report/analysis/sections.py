@@ -75,15 +75,22 @@ def _pseudo_labels(
 ) -> list[Section]:
     """Return tables over whole runs, and the paper's figures over their first 10 epochs; ``early``: these in steps."""
     first = {name: each.until(early[name]) for name, each in counts.items()}
-    charts = [chart for name, each in first.items() for chart in similar_class_charts(name, each, classes, names)]
-    others = [chart for name, each in first.items() for chart in disagreement_charts(name, each, classes, names)]
+    charts = [chart for name, each in first.items() for chart in similar_class_charts(name, each, classes)]
+    others = [chart for name, each in first.items() for chart in disagreement_charts(name, each, classes)]
     if (ensemble := ensemble_chart(first)) is not None:
         others.append(ensemble)
     return [
-        Section("Pseudo-labels in numbers", NUMBERS, *comparison_table(counts, classes)),
+        Section(
+            "Pseudo-labels in numbers", f"{NUMBERS} {_list_classes(classes, names)}", *comparison_table(counts, classes)
+        ),
         Section("Look-alike and distinct classes", FIGURE_2, charts=tuple(charts)),
         Section("Co-training", FIGURE_4, charts=tuple(others)),
     ]
+
+
+def _list_classes(classes: SimilarClasses, names: Sequence[str]) -> str:
+    most, least = (", ".join(names[class_id] for class_id in kind) for kind in (classes.most, classes.least))
+    return f"Look-alikes: {most}. Distinct: {least}."
 
 
 NUMBERS = (
@@ -91,7 +98,10 @@ NUMBERS = (
     "distinct the four whose nearest class is farthest. Disagreement: both heads confident of different classes, in "
     "the first and in the last third of the log lines."
 )
-FIRST = "over the first 10 epochs, as in the paper (in shorter runs: over the whole run)."
+FIRST = (
+    "over the first 10 epochs, as in the paper (in shorter runs: over the whole run). "
+    "Curves are smoothed over a tenth of the log lines. A band is one standard deviation between classes."
+)
 FIGURE_2 = f"How many images of a class are retained, and how many of these get the right label, {FIRST}"
 FIGURE_4 = f"How often the heads are confident of different classes, and how accurate the retained labels are, {FIRST}"
 
@@ -101,8 +111,8 @@ def comparison_table(
 ) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
     """Return columns and rows: per method and head the ratio and accuracy of both kinds, and the disagreement."""
     columns = (
-        "method", "head", "retained: look-alikes", "distinct", "accuracy: look-alikes", "distinct", "all classes",
-        "disagreement, first third", "last third",
+        "method", "head", "retained: look-alikes", "retained: distinct", "accuracy: look-alikes", "accuracy: distinct",
+        "accuracy: all classes", "disagreement: first third", "disagreement: last third",
     )  # fmt: skip
     rows = []
     for name, each in counts.items():
