@@ -158,7 +158,7 @@ def seed_warning(rows: Sequence[Row]) -> str:
     single = [row.name for row in rows if row.finished == 1]
     if len(rows) < 2 or not single:
         return ""
-    return f"One seed only ({', '.join(single)}): a difference may be chance. Run three or more, such as --seeds 0,1,2."
+    return f"One seed only ({', '.join(single)}): a difference may be chance. Three or more tell."
 
 
 def summary_table(paths: Sequence[Path], title: str | None = None, caption: str | None = None) -> Table:
