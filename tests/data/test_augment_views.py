@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from semco.config import AugmentConfig
-from semco.data.augment import geometry, points
+from semco.data.augment import changes, geometry
 from semco.data.augment.draws import draw_strong, draw_weak, padding
 from semco.data.augment.operations import OPERATIONS
 from semco.data.views import Augment
@@ -36,14 +36,13 @@ def chi_square(counts: Tensor) -> float:
 
 
 @pytest.mark.parametrize("size", [(32, 32), (24, 40)])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-def test_views_are_channels_last_and_of_the_given_type(size: tuple[int, int], dtype: torch.dtype) -> None:
-    augment = Augment(AugmentConfig(), MEAN, STD, dtype=dtype)
+def test_views_are_floats_and_channels_last(size: tuple[int, int]) -> None:
+    augment = Augment(AugmentConfig(), MEAN, STD)
     views = augment.views(noise(6, size=size), 2, 3, seeded())
     assert (len(views.weak), len(views.strong)) == (2, 3)
     for view in (*views.weak, *views.strong, augment.plain(noise(6, size=size))):
         assert view.shape == (6, 3, *size)
-        assert view.dtype == dtype
+        assert view.dtype == torch.float32
         assert view.is_contiguous(memory_format=torch.channels_last)
 
 
@@ -120,16 +119,6 @@ def test_views_depend_only_on_the_generator() -> None:
     assert not torch.equal(first.strong[0], augment.views(images, 1, 1, seeded(2)).strong[0])
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("channels", [1, 3])
-def test_other_types_hold_the_nearest_values(dtype: torch.dtype, channels: int) -> None:
-    images, mean, std = noise(50, channels, (12, 10)), MEAN[:channels], STD[:channels]
-    exact = Augment(AugmentConfig(), mean, std).views(images, 1, 1, seeded(1))
-    short = Augment(AugmentConfig(), mean, std, dtype).views(images, 1, 1, seeded(1))
-    assert torch.equal(short.weak[0], exact.weak[0].to(dtype))
-    assert torch.equal(short.strong[0], exact.strong[0].to(dtype))
-
-
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("size", [(12, 10), (1, 5), (5, 1), (2, 2)])
 def test_views_do_not_depend_on_how_many_are_made_together(
@@ -138,6 +127,7 @@ def test_views_do_not_depend_on_how_many_are_made_together(
     images, augment = noise(50, channels, size), Augment(AugmentConfig(), MEAN[:channels], STD[:channels])
     together = augment.views(images, 2, 2, seeded(1))
     monkeypatch.setattr("semco.data.augment.render.BLOCK", 7 * size[0] * size[1])
+    monkeypatch.setattr("semco.data.augment.randaugment.CACHED", 2 * size[0] * size[1])
     parts = augment.views(images, 2, 2, seeded(1))
     for one, other in zip((*together.weak, *together.strong), (*parts.weak, *parts.strong), strict=True):
         assert torch.equal(one, other)
@@ -203,9 +193,9 @@ def test_posterize_keeps_four_to_eight_bits_equally_often() -> None:
     bits = draws.magnitude[draws.operation == code].floor().long().bincount()
     assert bits[:4].sum() == 0
     assert chi_square(bits[4:].double()) < 18.5  # 4 degrees of freedom: p = 0.001
-    values = torch.tensor([[[255]]], dtype=torch.uint8)
-    kept = [int(points.posterize(values, torch.tensor(b).view(1, 1, 1))) for b in (4.0, 4.99, 6.5, 8.999)]
-    assert kept == [0xF0, 0xF0, 0xFC, 0xFF]
+    values = torch.full((4, 1), 255, dtype=torch.uint8)
+    changes.posterize(values, torch.tensor([4.0, 4.99, 6.5, 8.999], dtype=torch.float64)[:, None], (1, 1))
+    assert values.flatten().tolist() == [0xF0, 0xF0, 0xFC, 0xFF]
 
 
 def test_half_of_the_views_are_flipped_and_crops_are_uniform() -> None:
@@ -255,7 +245,9 @@ def test_rotating_back_returns_pixels_to_within_one_pixel() -> None:
     moves = dict.fromkeys(("shear_x", "shear_y", "translate_x", "translate_y"), zero)
     turn = geometry.to_fixed_point(geometry.affine_coefficients({"rotate": zero + 20.0, **moves}, (32, 32)))
     back = geometry.to_fixed_point(geometry.affine_coefficients({"rotate": zero - 20.0, **moves}, (32, 32)))
-    there = geometry.resample(geometry.resample(where[None], turn, fill=0), back, fill=0)[0]
+    there = where.clone()
+    geometry.resample(there, turn, fill=0)
+    geometry.resample(there, back, fill=0)
     inner = slice(8, 24)
     moved = (there - where)[0, inner, inner]
     step = torch.tensor([row * 32 + column for row in (-1, 0, 1) for column in (-1, 0, 1)])

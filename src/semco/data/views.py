@@ -12,8 +12,8 @@ import torch
 from torch import Generator, Tensor
 
 from semco.config import AugmentConfig
-from semco.data.augment.draws import draw_nothing, draw_strong, draw_weak
-from semco.data.augment.render import render_views
+from semco.data.augment.draws import draw_strong, draw_weak
+from semco.data.augment.render import render_strong, render_weak
 from semco.data.normalise import normalise_images
 from semco.errors import UserError
 from semco.types import Views
@@ -26,9 +26,9 @@ class Augment:
     threads.
     """
 
-    def __init__(self, config: AugmentConfig, mean: Tensor, std: Tensor, dtype: torch.dtype = torch.float32) -> None:
-        """``mean`` and ``std`` (C,) are those of pixels scaled to [0, 1]; ``dtype`` is the type of the views."""
-        self.config, self.dtype = config, dtype
+    def __init__(self, config: AugmentConfig, mean: Tensor, std: Tensor) -> None:
+        """``mean`` and ``std`` (C,) are those of pixels scaled to [0, 1]."""
+        self.config = config
         self.mean, self.std = mean.float(), std.float()
 
     def weak(self, images: Tensor, generator: Generator) -> Tensor:
@@ -42,7 +42,7 @@ class Augment:
     def plain(self, images: Tensor) -> Tensor:
         """Return the images normalised, without augmentation."""
         _check_images(images, len(self.mean))
-        return normalise_images(images, self.mean, self.std).to(self.dtype)
+        return normalise_images(images, self.mean, self.std)
 
     def views(self, images: Tensor, weak: int, strong: int, generator: Generator) -> Views:
         """Return ``weak`` weak views and ``strong`` strong views of each image."""
@@ -50,19 +50,12 @@ class Augment:
         n, channels, height, width = images.shape
         crops = draw_weak(self.config, (weak + strong) * n, (height, width), generator)
         draws = draw_strong(self.config, strong * n, (height, width), generator)
-        views = torch.empty((weak + strong, n, height, width, channels), dtype=self.dtype, device=images.device)
-        images = images.contiguous()
-        table = self._normalisation_table(images.device)
-        # A weak view is rendered like a strong one, without operations and with a Cutout of size 0.
-        render_views(images, crops[: weak * n], draw_nothing(weak * n), 0, table, views[:weak].flatten(0, 1))
-        render_views(images, crops[weak * n :], draws, self.config.cutout, table, views[weak:].flatten(0, 1))
+        views = torch.empty((weak + strong, n, height, width, channels), device=images.device)
+        mean, std = self.mean, self.std
+        render_weak(images, crops[: weak * n], mean, std, views[:weak].flatten(0, 1))
+        render_strong(images, crops[weak * n :], draws, self.config.cutout, mean, std, views[weak:].flatten(0, 1))
         each = views.permute(0, 1, 4, 2, 3).unbind()
         return Views(weak=each[:weak], strong=each[weak:])
-
-    def _normalisation_table(self, device: torch.device) -> Tensor:
-        """Return the normalised value of each of the 256 pixel values in each channel: (C, 256)."""
-        every_value = torch.arange(256, dtype=torch.uint8, device=device).repeat(1, len(self.mean), 1, 1)
-        return normalise_images(every_value, self.mean, self.std)[0, :, 0].to(self.dtype)
 
 
 def _check_images(images: Tensor, channels: int) -> None:

@@ -1,1 +1,1 @@
-"""Weak and strong augmentation of whole batches: the random draws, and two implementations that render the views."""
+"""Weak and strong augmentation of whole batches: the random draws, and how the views are made."""

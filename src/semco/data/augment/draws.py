@@ -42,12 +42,6 @@ class StrongDraws:
         return StrongDraws(self.operation[:, views], self.magnitude[:, views], self.cut_y[views], self.cut_x[views])
 
 
-def draw_nothing(views: int) -> StrongDraws:
-    """Return draws without operations, for weak views."""
-    zero = torch.zeros(views, dtype=torch.int64)
-    return StrongDraws(zero.expand(0, views), torch.empty((0, views), dtype=torch.float64), zero, zero)
-
-
 def draw_weak(config: AugmentConfig, views: int, size: tuple[int, int], generator: Generator) -> WeakDraws:
     """Draw crops uniformly within the padded image, and flip half of the views."""
     top, left = (_draw_offsets(padding(config, side), views, generator) for side in size)

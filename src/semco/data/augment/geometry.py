@@ -2,7 +2,7 @@
 
 Every pixel is read from one whole pixel, so the results equal those of Pillow exactly, also after several operations.
 
-Shapes: C channels, M views, n selected views, k operations per view, H height, W width.
+Shapes: N images, M views, n selected views, k operations per view, H height, W width.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from semco.data.augment.canvas import channels_of
 from semco.data.augment.draws import StrongDraws, WeakDraws
 from semco.data.augment.operations import OPERATIONS, Move
 
@@ -24,15 +23,18 @@ MOVES = torch.tensor([[[code]] for code, each in enumerate(OPERATIONS) if isinst
 NAMES = [each.name for each in OPERATIONS if isinstance(each, Move)]
 
 
-def crop_and_flip(draws: WeakDraws, size: Size) -> tuple[Tensor, Tensor]:
-    """Return the rows (M, H) and columns (M, W) of its image that a cropped and flipped view consists of.
+def crop_and_flip(draws: WeakDraws, size: Size) -> Tensor:
+    """Return the pixel of its image that each pixel of a cropped and flipped view is: (M H W,) int32.
 
-    The padding reflects the image without repeating its edge.
+    Image i is in view i; all their pixels are counted. The padding reflects the image without repeating its edge.
     """
     height, width = size
-    x, y = torch.arange(width), torch.arange(height)
+    x, y = torch.arange(width, dtype=torch.int32), torch.arange(height, dtype=torch.int32)
+    image = torch.arange(len(draws.top), dtype=torch.int32)[:, None]
     flipped = x + draws.flip[:, None] * (width - 1 - 2 * x)
-    return reflect(y + draws.top[:, None], height), reflect(flipped + draws.left[:, None], width)
+    rows = reflect(y + draws.top[:, None].int(), height).add_(image, alpha=height).mul_(width)
+    columns = reflect(flipped + draws.left[:, None].int(), width)
+    return (rows[:, :, None] + columns[:, None, :]).view(-1)
 
 
 def reflect(position: Tensor, side: int) -> Tensor:
@@ -70,24 +72,20 @@ def to_fixed_point(matrix: Tensor) -> Tensor:
     return (centred * (1 << FIXED) + 0.5).floor().int()
 
 
-def resample(pixels: Tensor, matrix: Tensor, fill: int) -> Tensor:
-    """Transform ``pixels`` (C, n, H, W) by a fixed-point affine ``matrix`` (n, 6); pixels from outside are ``fill``.
+def resample(pixels: Tensor, matrix: Tensor, fill: int) -> None:
+    """Transform ``pixels`` (n, H, W) in place by a fixed-point ``matrix`` (n, 6); pixels from outside are ``fill``.
 
     Output pixel (x, y) reads input pixel (a x + b y + c, d x + e y + f), in the same arithmetic as Pillow, so that it
     reads the same pixel.
     """
-    channels, n, height, width = pixels.shape
+    n, height, width = pixels.shape
     # With a frame of `fill` pixels around the image, clamping replaces the check of bounds.
     framed = F.pad(pixels, (1, 1, 1, 1), value=fill)
-    start = torch.arange(0, n * framed.stride(1), framed.stride(1), dtype=torch.int32, device=pixels.device)
+    start = torch.arange(0, framed.numel(), framed.stride(0), dtype=torch.int32, device=pixels.device)[:n]
     column, row = _framed_coordinates(matrix, (height, width))
     column.clamp_(0, width + 1).add_(start.view(n, 1, 1))
     column.add_(row.clamp_(0, height + 1), alpha=width + 2)
-    moved = torch.empty_like(pixels)
-    sources = channels_of(framed, channels, framed.stride(0))
-    for source, values in zip(sources, moved.view(channels, -1), strict=True):
-        torch.index_select(source, 0, column.view(-1), out=values)
-    return moved
+    torch.index_select(framed.view(-1), 0, column.view(-1), out=pixels.view(-1))
 
 
 def _framed_coordinates(matrix: Tensor, size: Size) -> tuple[Tensor, Tensor]:

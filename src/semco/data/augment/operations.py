@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from semco.data.augment import pixels, points
+from semco.data.augment import changes
 
 GREY = 128  # value of empty areas and of Cutout
 
@@ -31,24 +31,10 @@ class Move(Operation):
 
 
 @dataclass(frozen=True)
-class Point(Operation):
-    """Changes each value independently of the image: (values, magnitude) -> values."""
+class Change(Operation):
+    """Changes values of pixels in place: (packed pixels, magnitude, size)."""
 
-    change: Callable[[Tensor, Tensor], Tensor] = points.brightness
-
-
-@dataclass(frozen=True)
-class Statistic(Operation):
-    """Changes each value using statistics of the image: (values, magnitude, pixels) -> values."""
-
-    change: Callable[[Tensor, Tensor, Tensor], Tensor] = points.contrast
-
-
-@dataclass(frozen=True)
-class Spatial(Operation):
-    """Changes pixels in place, using other channels or neighbours: (pixels, magnitude, size)."""
-
-    change: Callable[[Tensor, Tensor, tuple[int, int]], None] = pixels.color
+    change: Callable[[Tensor, Tensor, tuple[int, int]], None] = changes.brightness
 
 
 OPERATIONS: tuple[Operation, ...] = (
@@ -58,16 +44,12 @@ OPERATIONS: tuple[Operation, ...] = (
     Move("shear_y", -0.3, 0.3),
     Move("translate_x", -0.3, 0.3),  # fraction of the side
     Move("translate_y", -0.3, 0.3),
-    Point("brightness", 0.05, 0.95, points.brightness),  # 0 black, 1 the original
-    Point("posterize", 4, 9, points.posterize),  # bits kept, rounded down: 4 to 8
-    Point("solarize", 0, 1, points.solarize),  # threshold as a fraction of the range of values
-    Statistic("autocontrast", change=points.autocontrast),
-    Statistic("contrast", 0.05, 0.95, points.contrast),  # 0 grey, 1 the original
-    Statistic("equalize", change=points.equalize),
-    Spatial("color", 0.05, 0.95, pixels.color),  # 0 black and white, 1 the original
-    Spatial("sharpness", 0.05, 0.95, pixels.sharpness),  # 0 smooth, 1 the original
+    Change("brightness", 0.05, 0.95, changes.brightness),  # 0 black, 1 the original
+    Change("posterize", 4, 9, changes.posterize),  # bits kept, rounded down: 4 to 8
+    Change("solarize", 0, 1, changes.solarize),  # threshold as a fraction of the range of values
+    Change("autocontrast", change=changes.autocontrast),
+    Change("contrast", 0.05, 0.95, changes.contrast),  # 0 grey, 1 the original
+    Change("equalize", change=changes.equalize),
+    Change("color", 0.05, 0.95, changes.color),  # 0 black and white, 1 the original
+    Change("sharpness", 0.05, 0.95, changes.sharpness),  # 0 smooth, 1 the original
 )
-
-# Operations sorted by kind, so that the views of each kind are one slice.
-KINDS = (Operation, Point, Move, Statistic, Spatial)
-BY_KIND = tuple(sorted(OPERATIONS, key=lambda each: KINDS.index(type(each))))

@@ -1,4 +1,4 @@
-"""RandAugment (Cubuk et al. 2020, with FixMatch's operations) on a canvas of views.
+"""RandAugment (Cubuk et al. 2020, with FixMatch's operations).
 
 Views are sorted by the operation they drew, so that each operation is applied once, to all of its views together.
 
@@ -6,7 +6,7 @@ NOTE: every view equals, value by value, the result of applying its operations t
 operation that depends on the image (autocontrast, contrast and equalize on its statistics, color and sharpness on its
 pixels) gets the image as the operations before it left it, including empty areas.
 
-Shapes: C channels, M views, n selected views, k operations per view, H height, W width.
+Shapes: M views, k operations per view, H height, W width.
 """
 
 from __future__ import annotations
@@ -15,45 +15,48 @@ import torch
 from torch import Tensor
 
 from semco.data.augment import geometry
-from semco.data.augment.canvas import Canvas
 from semco.data.augment.draws import StrongDraws
-from semco.data.augment.operations import BY_KIND, GREY, OPERATIONS, Move, Point, Spatial, Statistic
+from semco.data.augment.operations import GREY, OPERATIONS, Change, Move
+from semco.data.augment.packed import packed_value
 
-RANK = torch.tensor([BY_KIND.index(each) for each in OPERATIONS])
-# By rank: whether the operation needs the current pixels, and whether it changes the table of values.
-READS = torch.tensor([isinstance(each, Move | Statistic | Spatial) for each in BY_KIND])
-WRITES = torch.tensor([isinstance(each, Point | Statistic) for each in BY_KIND])
-
-
-def apply_operations(canvas: Canvas, draws: StrongDraws) -> None:
-    """Apply the k operations of each view, in order, to the canvas in place."""
-    matrices = geometry.affine_matrices(draws, canvas.size)
-    for place, rank in enumerate(RANK[draws.operation]):
-        canvas.sort_rows(rank.argsort(stable=True), needs_pixels=READS[rank])
-        counts = rank.bincount(minlength=len(BY_KIND)).tolist()
-        _apply_moves(canvas, counts, matrices[place, canvas.order])
-        _apply_changes(canvas, counts, draws.magnitude[place, canvas.order].to(canvas.planes.device))
-        canvas.pending |= WRITES[rank[canvas.order]]
+Size = tuple[int, int]
+# Pixels that are changed at a time.
+CACHED = 1 << 18
+# All moves are one slice of sorted views, because they are neighbours in the table.
+MOVES = [code for code, each in enumerate(OPERATIONS) if isinstance(each, Move)]
 
 
-def _apply_moves(canvas: Canvas, counts: list[int], matrix: Tensor) -> None:
-    """Transform the pixels of the views that drew a geometric operation."""
-    ranks = [rank for rank, each in enumerate(BY_KIND) if isinstance(each, Move)]
-    rows = slice(sum(counts[: ranks[0]]), sum(counts[: ranks[-1] + 1]))
-    pixels = canvas.planes.unflatten(2, canvas.size)[:, rows]
-    pixels.copy_(geometry.resample(pixels, matrix[rows].to(pixels.device), fill=GREY))
+def at_a_time(size: Size) -> int:
+    """Return the number of views of a size whose pixels are in the cache of a CPU while they are changed."""
+    return max(1, CACHED // (size[0] * size[1]))
 
 
-def _apply_changes(canvas: Canvas, counts: list[int], magnitude: Tensor) -> None:
-    """Apply the other operations: point operations change tables, spatial ones change pixels."""
-    tables, planes = canvas.table.split(counts), canvas.planes.split(counts, dim=1)
-    amounts = magnitude.view(-1, 1, 1).split(counts)
-    for each, count, values, pixels, amount in zip(BY_KIND, counts, tables, planes, amounts, strict=True):
-        if not count:
-            continue
-        if isinstance(each, Point):
-            values.copy_(each.change(values, amount))
-        elif isinstance(each, Statistic):
-            values.copy_(each.change(values, amount, pixels))
-        elif isinstance(each, Spatial):
-            each.change(pixels, amount[..., 0], canvas.size)
+def apply_operations(views: Tensor, draws: StrongDraws) -> tuple[Tensor, Tensor]:
+    """Return packed views (M, H, W) after the k operations of each, in another order, and the row (M,) of each view."""
+    matrices = geometry.affine_matrices(draws, (views.shape[1], views.shape[2]))
+    rows = torch.arange(len(views))
+    for place, operation in enumerate(draws.operation):
+        order = operation.argsort(stable=True)
+        views, rows = views.index_select(0, rows[order].to(views.device)), order.argsort()
+        counts = operation.bincount(minlength=len(OPERATIONS)).tolist()
+        _apply_moves(views, counts, matrices[place, order])
+        _apply_changes(views, counts, draws.magnitude[place, order].to(views.device))
+    return views, rows
+
+
+def _apply_moves(views: Tensor, counts: list[int], matrix: Tensor) -> None:
+    """Transform the views that drew a geometric operation, in place."""
+    rows = slice(sum(counts[: MOVES[0]]), sum(counts[: MOVES[-1] + 1]))
+    step = at_a_time((views.shape[1], views.shape[2]))
+    for part, how in zip(views[rows].split(step), matrix[rows].split(step), strict=True):
+        geometry.resample(part, how.to(views.device), fill=packed_value(GREY, views))
+
+
+def _apply_changes(views: Tensor, counts: list[int], magnitude: Tensor) -> None:
+    """Apply the other operations, in place."""
+    size = (views.shape[1], views.shape[2])
+    parts = zip(OPERATIONS, views.flatten(1).split(counts), magnitude[:, None].split(counts), strict=True)
+    for each, pixels, amount in parts:
+        if isinstance(each, Change) and len(pixels):
+            for part, how in zip(pixels.split(at_a_time(size)), amount.split(at_a_time(size)), strict=True):
+                each.change(part, how, size)
