@@ -32,8 +32,7 @@ from semco.labels.build import PRESETS, RELATIONS, build_preset
 from semco.labels.build.readers.conceptnet import Edges, read_conceptnet
 from semco.labels.build.readers.glove import read_glove
 from semco.labels.matching.lookup import Lookup
-from semco.labels.store import VectorStore, unit_rows
-from semco.labels.store_files import CHECKSUMS
+from semco.labels.store import CHECKSUMS, VectorStore, unit_rows
 
 LABELS = Path(__file__).parent.parent / "src" / "semco" / "labels"
 FOLDERS = {"ours": LABELS / "bundled", "paper": LABELS / "plain"}

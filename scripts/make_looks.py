@@ -35,11 +35,10 @@ from scipy import sparse
 from sklearn.metrics import average_precision_score
 
 from semco.data.class_names import CIFAR10, CIFAR100
-from semco.data.wordnet import listed_names, wordnet_names
+from semco.data.names import listed_names, wordnet_names
 from semco.labels.matching.lookup import Lookup
 from semco.labels.matching.spelling import spell
-from semco.labels.store import DEFAULT_EPS, VectorStore, bundled_store, unit_rows
-from semco.labels.store_files import CHECKSUMS
+from semco.labels.store import CHECKSUMS, DEFAULT_EPS, VectorStore, bundled_store, unit_rows
 
 RIDGE = 0.3
 DIMENSIONS = 256

@@ -132,7 +132,7 @@ def _same_computation_everywhere(tmp_path_factory: pytest.TempPathFactory) -> It
         # The original notes the seed, with the stack of its caller, for devices that no test uses: 3 ms per call.
         patch.setattr("torch.manual_seed", torch.default_generator.manual_seed)
         # A plan repeats its short passes for 0.3 s, because cores may be busy; no test needs its plan to be right.
-        patch.setattr("semco.training.timing.SECONDS", 0.0)
+        patch.setattr("semco.training.execution.SECONDS", 0.0)
         # Each run returns what it freed to the system, here from the memory of all tests: 8 ms, twice or more per run.
         patch.setattr("semco.training.allocator._glibc", lambda _: None)
         yield

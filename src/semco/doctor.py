@@ -18,8 +18,7 @@ from semco.distributed.processes import Processes
 from semco.errors import data_size
 from semco.files import cache_folder
 from semco.models import Backbone, build_backbone
-from semco.training.execution import choose_device, prepare_network
-from semco.training.timing import shortest_time
+from semco.training.execution import choose_device, prepare_network, shortest_time
 
 LIBRARIES = ("torch", "numpy", "scipy", "scikit-learn", "pillow", "pyarrow", "pydantic")
 # One module of each extra, and the purpose of the extra.

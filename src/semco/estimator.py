@@ -19,8 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from semco.config import Config, configure
 from semco.config.layers import merge_layer
-from semco.data.arrays import check_class_names
-from semco.data.datasets import Dataset, resize_images
+from semco.data.datasets import Dataset, check_class_names, resize_images
 from semco.data.decode import DECODE_ERRORS, decode, default_image_size, reason_of
 from semco.data.listing import UNLABELLED
 from semco.errors import UserError, brief

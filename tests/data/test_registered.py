@@ -13,12 +13,11 @@ from semco.config import REGISTERED_DATASETS, DataConfig
 from semco.data.class_names import CLASS_NAMES, class_names
 from semco.data.datasets import choose_classes
 from semco.data.listing import Listing
-from semco.data.names import simplify_name
+from semco.data.names import simplify_name, wordnet_names
 from semco.data.sources import class_attributes, list_source, load
 from semco.data.sources.cub200 import ATTRIBUTES
 from semco.data.sources.fetch import is_present
 from semco.data.sources.rows import path_inside
-from semco.data.wordnet import wordnet_names
 from semco.errors import UserError
 from semco.labels.matching.lookup import Lookup
 from semco.labels.store import bundled_store

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from semco.config import DataConfig
 from semco.data.datasets import Dataset
-from semco.data.split import Split, count_labels, make_split
-from semco.data.split_file import read_labelled
+from semco.data.split import Split, count_labels, make_split, read_labelled
 from semco.errors import UserError
 
 BALANCED = torch.arange(4).repeat(50)  # 200 images, 50 of each of 4 classes

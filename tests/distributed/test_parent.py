@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from semco.config import configure, flat_fields, merge
-from semco.distributed import parent
+from semco.distributed import launch
 from semco.distributed.processes import Processes, process_group
 from semco.run.folder import RunFolder
 from semco.training.signals import catch_signals
@@ -30,10 +30,10 @@ pytestmark = pytest.mark.timeout(600)  # processes that import torch, on a busy 
 def exits(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """The codes with which this process would have ended."""
     codes: list[int] = []
-    monkeypatch.setattr(parent.os, "_exit", codes.append)
-    monkeypatch.setattr(parent, "GRACE", 0.0)
-    monkeypatch.setattr(parent, "INTERVAL", 0.0)
-    monkeypatch.setattr(parent, "_exit_later", lambda _: None)
+    monkeypatch.setattr(launch.os, "_exit", codes.append)
+    monkeypatch.setattr(launch, "GRACE", 0.0)
+    monkeypatch.setattr(launch, "INTERVAL", 0.0)
+    monkeypatch.setattr(launch, "_exit_later", lambda _: None)
     yield codes
     for thread in watchers():
         thread.join(60)
@@ -45,10 +45,10 @@ def watchers() -> list[threading.Thread]:
 
 def test_the_death_of_the_parent_is_a_request_to_stop(exits: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     death = threading.Event()
-    monkeypatch.setattr(parent.multiprocessing, "parent_process", lambda: SimpleNamespace(join=death.wait))
+    monkeypatch.setattr(launch.multiprocessing, "parent_process", lambda: SimpleNamespace(join=death.wait))
     with catch_signals() as stop:
-        parent.end_with_parent()
-        parent.end_with_parent()
+        launch.end_with_parent()
+        launch.end_with_parent()
         (watcher,) = watchers()
         assert stop.number is None
         death.set()
@@ -59,10 +59,10 @@ def test_the_death_of_the_parent_is_a_request_to_stop(exits: list[int], monkeypa
 
 def test_a_process_that_torchrun_started_looks_at_its_parent(exits: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = iter([7, 7, 7, 1])
-    monkeypatch.setattr(parent.os, "getppid", lambda: next(numbers))
+    monkeypatch.setattr(launch.os, "getppid", lambda: next(numbers))
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
     with catch_signals() as stop:
-        parent.end_with_parent()
+        launch.end_with_parent()
         for thread in watchers():
             thread.join(60)
         assert stop.number == signal.SIGTERM
@@ -74,17 +74,17 @@ def test_a_worker_without_a_parent_ends_at_once(
     is_alive: bool, codes: list[int], exits: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = SimpleNamespace(is_alive=lambda: is_alive)
-    monkeypatch.setattr(parent.multiprocessing, "parent_process", lambda: found)
-    parent.exit_without_parent(143)
+    monkeypatch.setattr(launch.multiprocessing, "parent_process", lambda: found)
+    launch.exit_without_parent(143)
     assert exits == codes
 
 
 def test_a_process_that_hangs_while_python_ends_is_ended() -> None:
     code = (
         "import atexit, threading\n"
-        "from semco.distributed import parent\n"
+        "from semco.distributed import launch\n"
         "atexit.register(threading.Event().wait)\n"
-        "parent._exit_later(0.5)"
+        "launch._exit_later(0.5)"
     )
     ended = subprocess.run([sys.executable, "-c", code], timeout=240, capture_output=True, text=True)
     assert (ended.returncode, ended.stderr) == (1, "")
@@ -92,15 +92,15 @@ def test_a_process_that_hangs_while_python_ends_is_ended() -> None:
 
 def test_the_shell_of_a_background_process_may_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
-    parent.end_with_parent()
+    launch.end_with_parent()
     assert watchers() == []
 
 
 def test_a_command_ends_with_the_process_that_its_environment_names(
     exits: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(parent.PARENT, "7")
-    monkeypatch.setattr(parent.os, "getppid", lambda: 1)  # it had died before
+    monkeypatch.setenv(launch.PARENT, "7")
+    monkeypatch.setattr(launch.os, "getppid", lambda: 1)  # it had died before
     with catch_signals() as stop, process_group(Processes()):
         for thread in watchers():
             thread.join(60)

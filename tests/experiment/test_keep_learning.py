@@ -21,9 +21,8 @@ from semco.experiment import train, write
 from semco.experiment.continuation import continue_run
 from semco.predict.predictor import load as load_predictor
 from semco.run.folder import RunFolder
-from semco.suggestions import select
-from semco.suggestions.select import cover
-from semco.suggestions.suggest import suggest, write_suggestions
+from semco.suggestions import suggest as suggestions
+from semco.suggestions.suggest import cover, suggest, write_suggestions
 from tests.conftest import CLASSES, tiny_images
 
 pytestmark = pytest.mark.usefixtures("no_page")
@@ -64,8 +63,8 @@ def test_near_duplicates_are_not_chosen() -> None:
 
 
 def test_large_pools_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(select, "MOST_CANDIDATES", 12)
-    monkeypatch.setattr(select, "MOST_POINTS", 9)
+    monkeypatch.setattr(suggestions, "MOST_CANDIDATES", 12)
+    monkeypatch.setattr(suggestions, "MOST_POINTS", 9)
     features = unit(*range(0, 360, 10))
     for count in (5, 12, 20):
         found = [position for position, _ in cover(features, unit(), count)]

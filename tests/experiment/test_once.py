@@ -19,8 +19,11 @@ from semco.experiment import loading, train
 from semco.experiment.plan import FEWEST_STEPS, StepTimer
 from semco.models import build_backbone, network
 from semco.run import seal
+from semco.run.folder import RunFolder
+from semco.run.identity import changes_of_run, experiment_fields
 from semco.training.loop import Trainer
-from tests.conftest import CLASSES
+from tests.conftest import CLASSES, tiny_images
+from tests.experiment.same_runs import assert_same_run
 
 TRAINING, TEST = (4 * 8, 3, 8, 8), (4 * 2, 3, 8, 8)  # shapes of the images
 
@@ -103,3 +106,25 @@ def test_a_photo_run_with_a_plan_and_folds_does_everything_once(
     counts.clear()
     train(request_from_weights, tmp_path / "second")  # finds the outputs of the frozen layers
     assert counts == expected
+
+
+@pytest.mark.usefixtures("no_page")
+def test_a_run_on_the_file_is_the_run_in_memory(
+    tiny_values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "stored"))
+    for folder, seed in (("photos", 0), ("photos/test", 1)):
+        for number, (pixels, label) in enumerate(zip(*tiny_images(10, seed), strict=True)):
+            place = tmp_path / folder / CLASSES[label]
+            place.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pixels).save(place / f"{number}.png")
+    configs = {}
+    for where, memory in (("memory", 512), ("cache", 0)):
+        data = {"source": str(tmp_path / "photos"), "memory": memory}
+        configs[where] = configure(options=merge(tiny_values, {"data": data, "training": {"steps": 4}}))
+        train(configs[where], tmp_path / where)
+    assert_same_run(tmp_path / "memory", tmp_path / "cache")
+    assert len(list((tmp_path / "stored").rglob("pixels.u8"))) == 2
+    memory, cache = (RunFolder(tmp_path / where).config().model_dump(mode="json") for where in configs)
+    assert changes_of_run(memory, cache) == {}
+    assert experiment_fields(memory) == experiment_fields(cache)

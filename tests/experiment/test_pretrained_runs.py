@@ -22,7 +22,7 @@ from semco.evaluation.model_file import load_model
 from semco.evaluation.results import image_batches
 from semco.experiment import resume, train
 from semco.experiment.cross_validation import Measured
-from semco.experiment.semantic_start import fit_embedding, with_embedding_length
+from semco.experiment.initial import fit_embedding, with_embedding_length
 from semco.methods.linear_probe import fit_probe
 from semco.models import build_backbone
 from semco.run.folder import RunFolder

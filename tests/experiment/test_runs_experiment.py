@@ -22,7 +22,7 @@ from PIL import Image
 from semco.config import Config, configure, flat_fields, merge
 from semco.errors import UserError
 from semco.experiment import resume, train
-from semco.experiment.problem_files import read_problem
+from semco.experiment.problem import read_problem
 from semco.experiment.runs import _device_of as device_of
 from semco.methods import Method
 from semco.report import write_report

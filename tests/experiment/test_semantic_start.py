@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn.linear_model import Ridge
 
-from semco.experiment.semantic_start import EMBEDDING_LENGTH, PENALTIES, fit_embedding, with_embedding_length
+from semco.experiment.initial import EMBEDDING_LENGTH, PENALTIES, fit_embedding, with_embedding_length
 from semco.losses import cosine_loss
 from semco.resolve.rules import PRETRAINED_HEADS
 from tests.methods.test_linear_probe import make_features

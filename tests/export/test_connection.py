@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import resource
 import socket
 import subprocess
@@ -18,7 +19,8 @@ from typing import Any
 import pytest
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from semco.export import connection, server
+from semco.export import server
+from semco.export.server import AsciiJSONResponse
 
 GET = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 POST = b"POST /predict HTTP/1.1\r\nHost: 127.0.0.1\r\n"
@@ -101,7 +103,7 @@ def read_all(client: socket.socket) -> bytes:
 def test_an_answer_before_the_end_of_its_request_ends_the_connection(
     body: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "LINGER", 0.1)
+    monkeypatch.setattr(server, "LINGER", 0.1)
     with running() as started, started.connect(GET + body) as client:
         answer = read_all(client)  # does not return before the server has ended its side
         assert b"200 OK" in answer
@@ -124,7 +126,7 @@ def test_requests_that_are_whole_keep_the_connection() -> None:
         assert b"200 OK" in read_all(client)
 
 
-PADDED = GET + b"A: " + b"x" * (connection.READ_CHUNKED - len(GET) - 7) + b"\r\n\r\n"  # as long as what is read
+PADDED = GET + b"A: " + b"x" * (server.READ_CHUNKED - len(GET) - 7) + b"\r\n\r\n"  # as long as what is read
 
 
 @pytest.mark.parametrize("request_bytes", [GET + b"\r\n", POST + b"Content-Length: 2\r\n\r\nab", PADDED])
@@ -152,7 +154,7 @@ def test_answers_to_requests_ahead_that_are_not_taken_are_given_up() -> None:
 
 
 def test_a_large_answer_before_the_end_of_its_request_is_taken_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "LINGER", 0.05)
+    monkeypatch.setattr(server, "LINGER", 0.05)
     with (
         running() as started,
         started.connect(b"GET /large HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n") as client,
@@ -215,7 +217,7 @@ def test_while_all_are_answered_another_one_is_refused(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
-    ("head", "most"), [(b"Content-Length: 60005", connection.READ), (b"Transfer-Encoding: chunked", 1024)]
+    ("head", "most"), [(b"Content-Length: 60005", server.READ), (b"Transfer-Encoding: chunked", 1024)]
 )
 def test_chunks_are_read_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch, head: bytes, most: int) -> None:
     """A chunk of one byte takes as long as a large one: many connections with such chunks would hold up the others."""
@@ -260,7 +262,7 @@ def test_one_connection_with_chunks_is_read_per_turn(monkeypatch: pytest.MonkeyP
 def test_the_limit_leaves_files_for_other_things(monkeypatch: pytest.MonkeyPatch) -> None:
     for limit, low, high in ((10, 1, 1), (400, 50, 340), (resource.RLIM_INFINITY, 1000, 1000), (10**6, 1000, 1000)):
         monkeypatch.setattr(resource, "getrlimit", lambda _kind, limit=limit: (limit, limit))
-        assert low <= connection.most_connections() <= high
+        assert low <= server.most_connections() <= high
 
 
 CROWD = """
@@ -361,3 +363,10 @@ def test_few_lines_of_each_kind_are_logged(monkeypatch: pytest.MonkeyPatch) -> N
     last = line("bad %d")
     assert few.filter(last)
     assert last.getMessage() == "bad 1 (1,000 such lines were left out)"
+
+
+@pytest.mark.parametrize("name", ["café", os.fsdecode(b"caf\xe9"), "half \ud83d", "😀", "a\x00b"])
+def test_every_name_comes_back(name: str) -> None:
+    response = AsciiJSONResponse({"error": name}, 400)
+    assert (response.status_code, response.media_type) == (400, "application/json")
+    assert json.loads(response.body) == {"error": name}

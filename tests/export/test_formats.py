@@ -22,8 +22,7 @@ from semco.errors import UserError
 from semco.evaluation.model_file import ModelDescription, SavedModel
 from semco.export import run as export_module
 from semco.export.formats import FORMATS, format_of
-from semco.export.hf_folder import hf_probabilities, write_hf
-from semco.export.hf_native import native_classifier
+from semco.export.hf_folder import hf_probabilities, native_classifier, write_hf
 from semco.export.program import Program
 from semco.export.run import Export, export_run
 from semco.models import FeatureTransform, build_network

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from semco.distributed.launch import PRELOADED
-from semco.training import timing
+from semco.training import execution
 from tests.tiny_backbone import add_tiny_backbone
 
 MODULES = (
@@ -169,7 +169,7 @@ def main() -> dict[str, Any] | None:
     server = Server(Path(sys.argv[1]), int(sys.argv[2]))
     for name in MODULES:
         importlib.import_module(name)
-    timing.SECONDS = 0.0  # as in tests/conftest.py, and so is the next line
+    execution.SECONDS = 0.0  # as in tests/conftest.py, and so is the next line
     add_tiny_backbone()
     # Each message of torchrun's agent names the function that sends it, for which all modules are searched: 20 ms.
     sys.modules["torch.distributed.elastic.rendezvous.dynamic_rendezvous"].get_method_name = lambda **_: ""

@@ -15,8 +15,7 @@ from semco.config import DataConfig
 from semco.data.listing import as_entry
 from semco.errors import UserError
 from semco.inspection import facts as facts_module
-from semco.inspection.advice import advise
-from semco.inspection.check import Check, check_source, lines
+from semco.inspection.check import Check, advise, check_source, lines
 from semco.inspection.facts import inspect
 from semco.inspection.page import write_page
 

@@ -11,8 +11,12 @@ import numpy as np
 import pytest
 
 from semco.config import LabelsConfig
+from semco.data.names import NONE_OF_THESE
 from semco.errors import UserError
+from semco.groups.grouping import group_classes
 from semco.labels import LabelSource, label_source
+from semco.labels.embeddings import centred
+from semco.labels.eps import FALLBACK, families, sibling_eps
 from semco.labels.sources import ROTATED_COSINE, principal_components, rotated
 from semco.labels.store import VectorStore
 from semco.labels.tables import CUB_FILE, read_rows
@@ -258,3 +262,76 @@ def test_names_and_stores_need_no_torch() -> None:
         " assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_centre_is_subtracted_and_rows_are_normalised() -> None:
+    """(0.6, 0.8) - (1, 0) is (-0.4, 0.8), of length sqrt(0.8); (0, -1) - (1, 0) is (-1, -1)."""
+    matrix = np.array([[0.6, 0.8], [0.0, -1.0]], dtype=np.float32)
+    result = centred(matrix, np.array([1.0, 0.0]))
+    np.testing.assert_allclose(result, [[-0.4 / 0.8**0.5, 0.8 / 0.8**0.5], [-(0.5**0.5), -(0.5**0.5)]], atol=1e-6)
+    assert result.dtype == np.float32
+
+
+def test_rows_equal_to_the_centre_stay() -> None:
+    """The difference has length zero and therefore no direction."""
+    matrix = np.array([[0.6, 0.8], [0.6, 0.8]], dtype=np.float32)
+    np.testing.assert_array_equal(centred(matrix, matrix.mean(axis=0)), matrix)
+
+
+def test_centring_separates_similar_vectors() -> None:
+    """Three vectors with cosines above 0.9 have negative cosines once their mean is subtracted."""
+    close = np.array([[1.0, 0.2, 0.0], [1.0, -0.1, 0.2], [1.0, -0.1, -0.2]])
+    close = (close / np.linalg.norm(close, axis=1, keepdims=True)).astype(np.float32)
+    before, result = close @ close.T, centred(close, close.mean(axis=0))
+    after = result @ result.T
+    assert before.min() > 0.9
+    assert after[~np.eye(3, dtype=bool)].max() < 0
+    np.testing.assert_allclose(np.diag(after), 1.0, atol=1e-6)
+
+
+def test_families_that_are_too_small_or_too_large_are_left_out() -> None:
+    small = [(i, 100) for i in range(4)]
+    right = [(i, 101) for i in (9, 3, 5, 7, 4, 4)]  # a repeated edge counts once
+    large = [(i, 102) for i in range(51)]
+    found = list(families(np.array(small + right + large)))
+    assert [children.tolist() for children in found] == [[3, 4, 5, 7, 9]]
+
+
+def test_eps_is_a_low_quantile_of_the_nearest_siblings() -> None:
+    angles = np.array([0.0, 0.1, 0.3, 0.7, 1.5, 2.0])
+    rows = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+    is_a = np.array([(i, 5) for i in range(5)])
+    nearest = 1 - np.cos([0.1, 0.1, 0.2, 0.4, 0.8])
+    expected = np.quantile(nearest, 0.1)
+    assert sibling_eps(rows, np.ones(6, bool), is_a) == round(float(expected), 3)
+
+
+def test_without_families_eps_is_that_of_the_paper() -> None:
+    nobody = np.zeros((0, 2), np.int64)
+    assert sibling_eps(np.eye(3, dtype=np.float32), np.ones(3, bool), nobody) == FALLBACK
+
+
+@pytest.mark.parametrize("name", [NONE_OF_THESE, "Other", "none_of-these"])
+def test_its_name_is_not_looked_up(name: str) -> None:
+    source = label_source(LabelsConfig(strict_names=True))  # an unknown name would be an error
+    found, alone = source.vectors(["dog", name, "car"]), source.vectors(["dog", "car"])
+    np.testing.assert_array_equal(found.matrix[[0, 2]], alone.matrix)
+    np.testing.assert_allclose(np.abs(found.matrix[1]), 128**-0.5, rtol=1e-6)
+    assert found.names == ("dog", name, "car")
+    assert (found.terms, found.routes[1]) == (("dog", "", "car"), "own vector")
+    assert found.notes == alone.notes
+
+
+def test_a_table_of_the_user_needs_no_row_for_it(tmp_path: Path) -> None:
+    np.save(tmp_path / "m.npy", np.asarray([[1.0, 0.0], [0.0, 1.0]]))
+    found = label_source(LabelsConfig(source="matrix", path=tmp_path / "m.npy")).vectors(["cat", "dog", "other"])
+    np.testing.assert_array_equal(found.matrix[:2], np.eye(2))
+    np.testing.assert_allclose(np.abs(found.matrix[2]), 0.5**0.5, rtol=1e-6)
+
+
+def test_it_is_in_no_group_whatever_eps_and_corrections_say(tmp_path: Path) -> None:
+    np.save(tmp_path / "m.npy", np.asarray([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0]]))
+    source = label_source(LabelsConfig(source="matrix", path=tmp_path / "m.npy"))
+    found = source.vectors(["other", "cat", "kitten", "car"])
+    assert group_classes(found, 2.0).members == (("other",), ("cat", "kitten", "car"))
+    assert group_classes(found, 0.1, together=[["other", "car"]]).members == (("other",), ("cat", "kitten"), ("car",))

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from semco.errors import UserError
-from semco.labels.store import VectorStore, unit_rows
-from semco.labels.store_files import with_checksums
+from semco.labels.store import VectorStore, unit_rows, with_checksums
 
 TERMS = ["zebra", "apple", "crème_brûlée", "aardvark", "apple_tree", "日本"]
 

@@ -13,6 +13,7 @@ from torch import nn
 from semco.config import Config, MethodConfig
 from semco.errors import UserError
 from semco.methods import FittedMethod, Method, build_method
+from semco.training.forward import NetworkForward
 from semco.types import StepResult
 
 ALL = sorted(Method.registry)
@@ -272,3 +273,28 @@ def test_unknown_method() -> None:
 
     with pytest.raises(UserError, match=r"unknown method 'semcoo'; did you mean 'semco'\?"):
         build_method(Unheard(name="semcoo"), None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "remembered"),
+    [
+        ("ict", {}, ["labelled"]),
+        ("cowmask", {}, ["labelled"]),
+        # What it says of images is asked before mixing. Without mixing, then the labelled images in another order.
+        ("plcb", {"alpha": 0.0, "warm_up": 1.0}, ["unlabelled", "labelled"]),
+    ],
+)
+def test_images_before_mixing_are_remembered(
+    bench: Make, batch: Make, name: str, fields: dict[str, float], remembered: list[str]
+) -> None:
+    b = bench(name, **fields)
+    example = batch(b.method.views, 7)
+    quiet = b.copy()
+    with torch.no_grad():
+        for part in remembered:
+            quiet.network(getattr(example, part).weak[0])
+    b.forward = NetworkForward(b.network, b.forward.average)
+    b.step(example)
+    expected = dict(quiet.network.named_buffers())
+    for buffer, value in b.network.named_buffers():
+        torch.testing.assert_close(value, expected[buffer], msg=buffer)

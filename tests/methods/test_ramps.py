@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from semco.methods.ramps import cosine_ramp, linear_ramp, ramp_over_steps, sigmoid_ramp
+from semco.methods.base import cosine_ramp, linear_ramp, ramp_over_steps, sigmoid_ramp
 from semco.types import Progress
 
 

@@ -20,12 +20,11 @@ from PIL import Image
 from semco.errors import SemcoWarning, UserError
 from semco.evaluation.thresholds import Threshold
 from semco.files import readable_name
-from semco.predict import prediction_files
+from semco.predict import predictions
 from semco.predict.engine import Scores, TorchEngine
 from semco.predict.images import Output, predict_images, predict_into
 from semco.predict.photos import find_photos
-from semco.predict.prediction_files import Rows, open_table
-from semco.predict.predictions import Prediction
+from semco.predict.predictions import Prediction, Rows, open_table
 from semco.predict.predictor import Predictor
 from tests.evaluation.brightness import brightness_model, save_untrained
 
@@ -179,7 +178,7 @@ def read(file: Path) -> list[dict[str, Any]]:
 
 def test_a_parquet_file_has_few_large_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches of 2 of 7 rows, in groups of at least 4: 4 and 3."""
-    monkeypatch.setattr(prediction_files, "ROWS_OF_GROUP", 4)
+    monkeypatch.setattr(predictions, "ROWS_OF_GROUP", 4)
     about = bright().about
     with open_table(tmp_path / "out.parquet", "parquet", Rows(about), sys.stdout) as table:
         for names in ("ab", "cd", "ef", "g"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from semco.pseudo_labels.alignment import DistributionAlignment
+from semco.pseudo_labels.alignment import DistributionAlignment, sharpen
 
 
 def test_first_step_by_hand() -> None:
@@ -60,3 +60,24 @@ def test_another_wanted_distribution() -> None:
     aligned = alignment.align(torch.tensor([[0.5, 0.5]]), wanted=torch.tensor([0.4, 0.6]))
     # 0.4 / 0.8 against 0.6 / 0.2: 0.5 : 3.
     torch.testing.assert_close(aligned, torch.tensor([[1 / 7, 6 / 7]]), rtol=1e-4, atol=1e-5)
+
+
+def test_by_hand() -> None:
+    # Squares of (.5, .3, .2): .25, .09, .04, whose sum is .38.
+    sharp = sharpen(torch.tensor([[0.5, 0.3, 0.2]]), 0.5)
+    assert sharp[0].tolist() == pytest.approx([25 / 38, 9 / 38, 4 / 38])
+
+
+def test_temperature_one_changes_nothing() -> None:
+    p = torch.randn(5, 7, generator=torch.Generator().manual_seed(0)).softmax(dim=-1)
+    torch.testing.assert_close(sharpen(p, 1.0), p)
+
+
+def test_small_temperature_is_one_hot_and_zero_stays_zero() -> None:
+    p = torch.tensor([[0.4, 0.35, 0.25], [0.0, 1.0, 0.0]])
+    torch.testing.assert_close(sharpen(p, 1e-3), torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]))
+
+
+def test_no_underflow_with_many_classes() -> None:
+    uniform = torch.full((1, 10_000), 1e-4)
+    torch.testing.assert_close(sharpen(uniform, 0.05), uniform)

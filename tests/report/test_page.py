@@ -11,9 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import typer
+from typer.testing import CliRunner
 
+from semco.cli.report import report
 from semco.errors import UserError
-from semco.evaluation.confusion import confusion_of
+from semco.evaluation.metrics import confusion_of
 from semco.report import write_report
 from semco.report.classes import GroupMember, label_groups
 from semco.report.runs import Run
@@ -376,3 +379,34 @@ def test_a_damaged_result_is_named(make_run, tmp_path: Path) -> None:
     write_with_digest(run / "result.json", {"method": "semco"})
     with pytest.raises(UserError, match=r"result\.json is not a result of a run"):
         write_report([run], tmp_path / "report.html")
+
+
+def _app() -> typer.Typer:
+    app = typer.Typer()
+    app.command()(report)
+    return app
+
+
+def test_the_page_is_written_into_the_first_run(make_run) -> None:
+    folder = make_run("semco")
+    result = CliRunner().invoke(_app(), [str(folder)])
+    assert result.exit_code == 0
+    assert "<h1>SemCo on fashion-mini</h1>" in (folder / "report.html").read_text(encoding="utf-8")
+    assert "report.html" in result.stdout
+
+
+def test_several_runs_and_a_chosen_file(make_run, tmp_path: Path) -> None:
+    out = tmp_path / "deep" / "page.html"
+    runs = [str(make_run("semco")), str(make_run("fixmatch", killed_at=200))]
+    result = CliRunner().invoke(_app(), [*runs, "--out", str(out), "--title", "Two <runs>"])
+    assert result.exit_code == 0
+    assert "<h1>Two &lt;runs&gt;</h1>" in out.read_text(encoding="utf-8")
+    assert "0 of 1" in result.stdout
+
+
+def test_a_file_that_cannot_be_written_is_named(make_run, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=r"cannot write .*page\.html"):
+        write_report([make_run("semco", killed_at=20)], tmp_path / "file" / "page.html")
+    with pytest.raises(UserError, match="cannot write"):
+        write_report([make_run("semco", killed_at=20)], tmp_path)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +9,6 @@ import pytest
 
 from semco.config import Config
 from semco.experiment import train
-from semco.experiment.watch import watch
 from semco.report.tensorboard import TensorBoard
 from semco.run.folder import RunFolder
 from semco.training.observer import MetricsLine, NullObserver, Observers
@@ -51,28 +48,3 @@ def test_scalars_mistakes_and_the_label_map(recorded: tuple[Path, Recorder]) -> 
     assert len(events.Tags()["images"]) == len(mistakes)
     (table,) = (run / "tensorboard").rglob("metadata.tsv")
     assert table.read_text().splitlines()[:2] == ["class\tgroup", "dog\t0"]
-
-
-def test_a_run_is_followed_from_its_files(recorded: tuple[Path, Recorder], tmp_path: Path) -> None:
-    """Lines that appear while it is watched are reported once and in order, and the end is noticed."""
-    run, recorder = recorded
-    shutil.copytree(run, tmp_path / "run")
-    result, metrics = tmp_path / "run" / "result.json", tmp_path / "run" / "metrics.jsonl"
-    whole, first = metrics.read_text(), metrics.read_text().splitlines()[0]
-    result.rename(tmp_path / "later.json")
-    metrics.write_text(f"{first}\n")
-    seen, has_first = Recorder(), threading.Event()
-
-    class Signals(NullObserver):
-        def on_line(self, line: MetricsLine) -> None:  # noqa: ARG002
-            has_first.set()
-
-    follower = threading.Thread(target=watch, args=(tmp_path / "run", Observers(seen, Signals()), 0.01))
-    follower.start()
-    assert has_first.wait(120)
-    metrics.write_text(whole)
-    (tmp_path / "later.json").rename(result)
-    follower.join(120)
-    assert not follower.is_alive()
-    assert [line["step"] for line in seen.lines] == [line["step"] for line in recorder.lines]
-    assert seen.starts == [(0, 8)]

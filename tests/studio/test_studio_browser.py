@@ -14,7 +14,7 @@ import pytest
 
 from semco.data.sources.bundled import fruit_photos
 from semco.studio import classes
-from semco.studio.opening import private_page
+from semco.studio.server import private_page
 from tests.export.chromium import PROGRAM, Browser
 from tests.studio.studio_server import Studio, copy_fruit
 from tests.studio.test_studio_server import CLASSES, SETTINGS

@@ -16,7 +16,7 @@ import pytest
 
 from semco.config import DataConfig
 from semco.data.sources import list_source
-from semco.data.sources.label_formats import csv_text
+from semco.data.sources.label_file import csv_text
 from semco.errors import UserError
 from semco.studio.journal import SNAPSHOT_EVERY, Conflict, Entry, Journal
 from semco.studio.journal.entry import CLASSES, sealed

@@ -1,4 +1,4 @@
-"""How the network is run: what is recomputed, and with how many threads."""
+"""How the network is run: what is recomputed, with how many threads, and how long it takes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torch import nn
 from semco.config import ModelConfig, TrainingConfig
 from semco.models import build_network
 from semco.models.activation import Block
+from semco.training import execution
 from semco.training.execution import prepare_network, threads_for_steps
 
 CPU = torch.device("cpu")
@@ -71,3 +72,26 @@ def test_small_linear_layers_are_trained_with_one_thread(network: nn.Module, vie
         assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(1)  # as in all tests
+
+
+@pytest.mark.parametrize(
+    ("durations", "expected"),
+    [
+        ([9.0, 1.4, 1.5], 1.4),  # the first warms up; two long repeats are enough
+        ([9.0, 0.4, 0.5, 0.3, 0.4], 0.3),  # four of middle length
+        ([9.0, 0.1, 0.05, 0.03, 0.02, 0.11], 0.02),  # short ones are repeated until they add up to SECONDS
+        ([0.01, 5.0, 6.0], 5.0),  # a first one that is short by chance does not count
+    ],
+)
+def test_the_shortest_time_after_warming_up(
+    durations: list[float], expected: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, left = [0.0], list(durations)
+    monkeypatch.setattr(execution, "SECONDS", 0.3)
+    monkeypatch.setattr(execution.time, "perf_counter", lambda: now[0])
+
+    def run() -> None:
+        now[0] += left.pop(0)
+
+    assert execution.shortest_time(run) == pytest.approx(expected)
+    assert left == []

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from semco.config import OptimConfig
-from semco.training.learning_rate import learning_rate
+from semco.training.schedule import learning_rate
 
 
 def rates(schedule: str, total: int = 100, warmup: float = 0.1) -> list[float]:

@@ -13,8 +13,14 @@ import torch
 from semco.data.split import LABELLED, UNKNOWN
 from semco.distributed.processes import Processes
 from semco.training import pool_statistics
-from semco.training.pool_statistics import SLOTS, ClassHistory, ImageCounts, PoolStatistics
-from semco.training.statistics_files import write_class_counts, write_image_counts
+from semco.training.pool_statistics import (
+    SLOTS,
+    ClassHistory,
+    ImageCounts,
+    PoolStatistics,
+    write_class_counts,
+    write_image_counts,
+)
 from semco.types import PseudoLabels
 
 GROUPS = torch.tensor([0, 0, 1, 2])

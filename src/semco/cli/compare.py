@@ -10,15 +10,11 @@ import typer
 from rich.console import Console
 from rich.table import Column, Table
 
-from semco.cli.completion import complete_methods
-from semco.cli.engine_options import EngineOptions
-from semco.cli.options import RunOptions, default_recipe
-from semco.cli.shared_options import with_options
+from semco.cli.options import EngineOptions, RunOptions, complete_methods, default_recipe, with_options
 
 if TYPE_CHECKING:
     from semco.experiment.comparison import Cell, HeadRow, Outcome
-    from semco.experiment.engines import Engine
-    from semco.experiment.engines.shards import Shard
+    from semco.experiment.engines import Engine, Shard
     from semco.experiment.lengths import Equal
 
 
@@ -86,7 +82,7 @@ def plan_variants(
 ) -> tuple[list[Cell], str | None]:
     """Return every variant with every seed, or the shard of them, and a line about their length if it was open."""
     from semco.experiment.comparison import check_data, check_requests, make_cells, names_recipe, parse_seeds
-    from semco.experiment.engines.shards import refuse_to_time
+    from semco.experiment.engines import refuse_to_time
     from semco.experiment.lengths import with_lengths
     from semco.files import remove_leftovers
 

@@ -58,7 +58,7 @@ def convert(
 ) -> None:
     """Write the labels of a folder for Label Studio, FiftyOne (labels.json) or COCO, or as CSV."""
     from semco.config import DataConfig
-    from semco.data.sources.label_formats import FORMATS, labels_of
+    from semco.data.sources.label_file import FORMATS, labels_of
     from semco.data.sources.layouts import list_images
     from semco.errors import UserError
     from semco.files import exists, write_text

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Literal
 
 import typer
 from rich.console import Console
 
-if TYPE_CHECKING:
-    from semco.evaluation.probabilities import Head
-
-
-class HeadName(StrEnum):
-    """The heads that can predict (`semco.evaluation.probabilities.HEADS`), repeated here to avoid importing torch."""
-
-    one_hot = "one_hot"
-    semantic = "semantic"
-    average = "average"
+# `semco.evaluation.probabilities.Head`, repeated here to avoid importing torch.
+HeadName = Literal["one_hot", "semantic", "average"]
 
 
 def evaluate(
     run: Path = typer.Argument(..., help="A finished run folder."),
-    head: HeadName = typer.Option(None, help="The head that predicts.", show_default="the head of the run"),
+    head: HeadName | None = typer.Option(None, help="The head that predicts.", show_default="the head of the run"),
     on: str = typer.Option(
         None, help="Other labelled images: a folder with one folder per class, or any other data that are trained on."
     ),
@@ -35,11 +26,10 @@ def evaluate(
     from semco.predict.other_data import evaluate_on
     from semco.report.tables import evaluation_tables, heads_table
 
-    chosen: Head | None = None if head is None else head.value
     if on is None:
-        evaluations = evaluate_heads(run, None if chosen is None else (chosen,))
+        evaluations = evaluate_heads(run, None if head is None else (head,))
     else:
-        other = evaluate_on(run, source=on, head=chosen)
+        other = evaluate_on(run, source=on, head=head)
         evaluations = {other.head: other}
     evaluation = next(iter(evaluations.values()))
     if as_json:

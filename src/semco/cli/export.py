@@ -1,29 +1,22 @@
-"""``semco export``: write a trained model for other programs."""
+"""``semco export`` and ``semco serve``: a trained model for other programs."""
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
+from typing import Literal
 
 import typer
 from rich.console import Console
 
 from semco.cli.evaluate import HeadName
 
-
-class FormatChoice(StrEnum):
-    """The formats (`semco.export.formats.FormatName`), repeated here to avoid importing torch."""
-
-    onnx = "onnx"
-    torch = "torch"
-    openvino = "openvino"
-    triton = "triton"
-    hf = "hf"
+# `semco.export.formats.FormatName`, repeated here to avoid importing torch.
+FormatChoice = Literal["onnx", "torch", "openvino", "triton", "hf"]
 
 
 def export(
     run: Path = typer.Argument(..., help="A finished run folder."),
-    format_name: FormatChoice = typer.Option(
+    format_name: FormatChoice | None = typer.Option(
         None,
         "--format",
         help="The format; hf is a folder for transformers.",
@@ -34,19 +27,13 @@ def export(
         help="The file (.onnx; .pt2 for torch) or the folder (openvino, triton, hf) to write.",
         show_default="in RUN/export",
     ),
-    head: HeadName = typer.Option(None, help="The head that predicts.", show_default="the head of the run"),
+    head: HeadName | None = typer.Option(None, help="The head that predicts.", show_default="the head of the run"),
     top: int = typer.Option(5, help="Number of class names in the output (onnx, triton)."),
 ) -> None:
     """Export a model with its preprocessing: photos (N, H, W, 3) uint8 in, probabilities and class names out."""
     from semco.export.run import export_run
 
-    done = export_run(
-        run,
-        to,
-        None if head is None else head.value,
-        top,
-        format_name=None if format_name is None else format_name.value,
-    )
+    done = export_run(run, to, head, top, format_name=format_name)
     console = Console(soft_wrap=True, markup=False, highlight=False)
     opset = f", opset {done.opset}" if done.opset else ""
     console.print(f"{done.file}  {done.size / 1e6:.1f} MB{opset}")
@@ -57,3 +44,25 @@ def export(
     if done.accuracy is not None and done.torch_accuracy is not None:
         console.print(f"accuracy on these test images: {done.accuracy:.2%}, with torch {done.torch_accuracy:.2%}")
     console.print(f"model card: {done.card}")
+
+
+def serve(
+    model: Path = typer.Argument(..., help="The folder of a finished run, or an exported model (.onnx)."),
+    host: str = typer.Option("127.0.0.1", help="Address to listen on; 0.0.0.0 lets other machines in."),
+    port: int = typer.Option(8000, min=1, max=65535, help="Port to listen on."),
+    token: str = typer.Option(None, envvar="SEMCO_TOKEN", help="Requests must send this as a bearer token."),
+    max_megabytes: float = typer.Option(20.0, min=0.001, help="Size of a request."),
+    timeout: float = typer.Option(30.0, min=0.1, help="Seconds until a request is given up."),
+) -> None:
+    """Serve a model over HTTP: POST /predict with photos, GET /health, GET / a page to drop a photo on."""
+    from semco.export import service
+    from semco.predict.predictor import load
+
+    service.check_start(token)
+    limits = service.Limits(megabytes=max_megabytes, seconds=timeout)
+    console = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
+    url = f"http://{host}:{port}"
+    with service.bind(host, port) as listening:
+        server = service.make_server(service.Service(load(model), limits, token, host))
+        console.print(f"{url}   {service.sample_request(url)}")
+        server.run([listening])

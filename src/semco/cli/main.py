@@ -1,4 +1,4 @@
-"""The command line: one file per command, put together here."""
+"""The command line, put together here."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from semco.cli import (
     analyse,
     backbones,
     compare,
-    config,
-    continue_run,
     data,
     datasets,
     demo,
@@ -23,18 +21,13 @@ from semco.cli import (
     evaluate,
     export,
     labels,
-    methods,
     predict,
-    recipes,
     report,
     reproduce,
-    resume,
-    serve,
+    runs,
     settings,
     studio,
-    suggest,
     train,
-    watch,
 )
 from semco.cli.app import App
 from semco.cli.running import exit_code
@@ -45,10 +38,10 @@ app = App(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 COMMANDS = (
-    demo.demo, train.train, studio.studio, resume.resume, watch.watch, compare.compare,
-    reproduce.reproduce, evaluate.evaluate, predict.predict, suggest.suggest, continue_run.continue_run, export.export,
-    serve.serve, report.report, analyse.analyse, methods.methods, backbones.backbones, recipes.recipes,
-    settings.settings, config.config, doctor.doctor,
+    demo.demo, train.train, studio.studio, runs.resume, compare.compare, reproduce.reproduce,
+    evaluate.evaluate, predict.predict, runs.suggest, runs.continue_run, export.export, export.serve, report.report,
+    analyse.analyse, settings.methods, backbones.backbones, settings.recipes, settings.settings, settings.config,
+    doctor.doctor,
 )  # fmt: skip
 for command in COMMANDS:
     app.command(command.__name__.removesuffix("_run"))(command)  # `continue` is no name of a function

@@ -1,16 +1,79 @@
-"""The options that `semco train` and `semco compare` share: what to train on and how. Each is declared once, here."""
+"""Options that several commands share, each declared once; a decorator adds them to a command."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 from rich.console import Console
 
 from semco.errors import UserError
+
+if TYPE_CHECKING:
+    from semco.distributed.cluster import RayOptions
+    from semco.experiment.engines import Engine, Shard
+
+
+def with_options(*options: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that adds the fields of data classes to the signature of a command.
+
+    The command receives each as one object, its first arguments. A field without a default is required.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = list(inspect.signature(command).parameters.values())[len(options) :]
+        groups = [(list(inspect.signature(each).parameters.values()), each) for each in options]
+        parameters = [
+            each.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=types[each.name])
+            for group, owner in (*groups, (own, command))
+            if (types := get_type_hints(owner, include_extras=True))
+            for each in group
+        ]
+
+        def run(**values: Any) -> None:
+            shared = [kind(**{field.name: values.pop(field.name) for field in fields(kind)}) for kind in options]
+            command(*shared, **values)
+
+        run.__name__, run.__doc__ = command.__name__, command.__doc__
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        return run
+
+    return decorate
+
+
+# Files of the methods' folder that hold no method.
+NO_METHODS = ("__init__", "base")
+
+
+def method_names() -> list[str]:
+    """Return the names of the methods, which are those of their files."""
+    folder = Path(__file__).parents[1] / "methods"
+    return sorted(path.stem for path in folder.glob("*.py") if path.stem not in NO_METHODS)
+
+
+def complete_method(incomplete: str) -> list[str]:
+    """Complete the name of one method."""
+    return [name for name in method_names() if name.startswith(incomplete)]
+
+
+def complete_recipes(incomplete: str) -> list[str]:
+    """Complete the last of several recipes, a,b,c; a method is a recipe too."""
+    from semco.config.recipes import recipes
+
+    before, comma, last = incomplete.rpartition(",")
+    names = [*recipes(), *method_names()]
+    return [f"{before}{comma}{name}" for name in names if name.startswith(last)]
+
+
+def complete_methods(incomplete: str) -> list[str]:
+    """Complete the last of several methods, a,b,c."""
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in complete_method(last)]
 
 
 @dataclass(frozen=True)
@@ -108,3 +171,53 @@ def default_recipe(data: str | None) -> str | None:
         markup=False,
     )
     return None
+
+
+@dataclass(frozen=True)
+class ClusterOptions:
+    """The address of Ray and the resources of each task; None for options that were not given."""
+
+    address: Annotated[
+        str | None,
+        typer.Option(help="Ray: auto, HOST:PORT or ray://HOST:PORT.", show_default="a Ray on this machine"),
+    ] = None
+    cpus: Annotated[float | None, typer.Option(help="Ray: CPUs per run or model.", show_default="1")] = None
+    gpus: Annotated[float | None, typer.Option(help="Ray: GPUs per run or model, also 0.5.", show_default="0")] = None
+
+    def on_ray(self) -> RayOptions:
+        from semco.distributed.cluster import RayOptions
+
+        return RayOptions(self.address, 1.0 if self.cpus is None else self.cpus, self.gpus or 0.0)
+
+    def refuse(self) -> None:
+        """Refuse options of Ray for another engine."""
+        if (self.address, self.cpus, self.gpus) != (None, None, None):
+            raise UserError("--address, --cpus and --gpus are for --engine ray.")
+
+
+@dataclass(frozen=True)
+class EngineOptions(ClusterOptions):
+    """The engine and the shard of the runs of `semco compare` and `semco reproduce`."""
+
+    engine: Annotated[Literal["local", "ray"], typer.Option(help="What runs: processes here, or tasks of Ray.")] = (
+        "local"
+    )
+    jobs: Annotated[int | None, typer.Option(min=1, help="Local: runs side by side.", show_default="1")] = None
+    shard: Annotated[str | None, typer.Option(help="Only part i of n of the runs, written i/n, for job arrays.")] = None
+
+    def choose(self, say: Callable[[str], None]) -> Engine:
+        from semco.experiment.engines.local import LocalEngine
+
+        if self.engine == "local":
+            self.refuse()
+            return LocalEngine(self.jobs or 1)
+        if self.jobs is not None:
+            raise UserError("--jobs is for --engine local; with ray, --cpus and --gpus limit the runs side by side.")
+        from semco.experiment.engines.ray_tasks import RayEngine
+
+        return RayEngine(self.on_ray(), say)
+
+    def part(self) -> Shard | None:
+        from semco.experiment.engines import Shard
+
+        return None if self.shard is None else Shard.parse(self.shard)

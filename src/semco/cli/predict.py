@@ -6,36 +6,26 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from semco.cli.engine_options import ClusterOptions
 from semco.cli.evaluate import HeadName
-from semco.cli.shared_options import with_options
+from semco.cli.options import ClusterOptions, with_options
 from semco.errors import UserError
 
 if TYPE_CHECKING:
-    from semco.evaluation.engine import EngineName
-    from semco.evaluation.probabilities import Head
     from semco.predict.images import Output, Summary
 
 STANDARD_OUTPUT = "-"
 SKIPPED = 3  # the exit code if some of the photos could not be read
 
 
-class EngineChoice(StrEnum):
-    """What runs the network (`semco.evaluation.engine.EngineName`), repeated here to avoid importing torch, or Ray."""
-
-    auto = "auto"
-    openvino = "openvino"
-    onnx = "onnx"
-    torch = "torch"
-    ray = "ray"
+# `semco.evaluation.engine.EngineName`, repeated here to avoid importing torch, or Ray.
+EngineChoice = Literal["auto", "openvino", "onnx", "torch", "ray"]
 
 
 @dataclass(frozen=True)
@@ -90,14 +80,14 @@ def predict(
         ...,
         help="Image files, folders, @FILE (a list of paths, or .csv with a column path), or - for paths from stdin.",
     ),
-    head: HeadName = typer.Option(None, help="The head that predicts.", show_default="the head of the run"),
+    head: HeadName | None = typer.Option(None, help="The head that predicts.", show_default="the head of the run"),
     classes: str = typer.Option(None, help="Other class names to choose from, separated by commas (semantic head)."),
     none_of_these: float = typer.Option(
         None,
         help="Answer 'none of these' for photos unlike the classes; 0.05 also rejects 5 % of photos of the classes.",
     ),
     engine: EngineChoice = typer.Option(
-        EngineChoice.auto,
+        "auto",
         help="What computes the backbone; auto: OpenVINO or ONNX Runtime, if it is installed; ray: many machines.",
     ),
 ) -> None:
@@ -107,21 +97,19 @@ def predict(
     from semco.predict.predictor import load
     from semco.predict.ray_actors import PHOTOS_PER_PART, Model, predict_parts
 
-    output = table.output(engine is EngineChoice.ray)
+    output = table.output(engine == "ray")
     names = None if classes is None else [name.strip() for name in classes.split(",")]
-    chosen: Head | None = None if head is None else head.value
     console = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
-    if engine is EngineChoice.ray:
+    if engine == "ray":
         per_part = table.photos_per_part or PHOTOS_PER_PART
         with show_count(console) as report:
             on_ray = cluster.on_ray()
             summary = predict_parts(
-                output, Model(model, chosen, names, none_of_these), images, on_ray, report, sys.stdin, per_part
+                output, Model(model, head, names, none_of_these), images, on_ray, report, sys.stdin, per_part
             )
     else:
         cluster.refuse()
-        name = cast("EngineName", engine.value)
-        predictor = load(model, chosen, classes=names, engine=name, none_of_these=none_of_these)
+        predictor = load(model, head, classes=names, engine=engine, none_of_these=none_of_these)
         check(output)  # after the model, which is what the user named first
         with show_count(console) as report:
             summary = predict_into(output, predictor, images, report, sys.stdin)
@@ -134,7 +122,7 @@ def predict(
 
 def check(output: Output) -> None:
     """Refuse what cannot be written; if it would be overwritten, name the option for that."""
-    from semco.predict.prediction_files import ExistsError
+    from semco.predict.predictions import ExistsError
 
     try:
         output.check()

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
 from rich.table import Column, Table
 
 from semco.cli.compare import run_all, say
-from semco.cli.engine_options import EngineOptions
 from semco.cli.labels.display import print_table
-from semco.cli.shared_options import with_options
+from semco.cli.options import EngineOptions, with_options
 
 if TYPE_CHECKING:
     from semco.experiment.comparison import Outcome
@@ -27,11 +25,6 @@ NOT_PUBLISHED = (
 ERRORS = "Test error in percent, mean and standard deviation over the splits."
 
 
-class ScaleName(StrEnum):
-    full = "full"
-    cpu = "cpu"
-
-
 @with_options(EngineOptions)
 def reproduce(
     engine: EngineOptions,
@@ -40,7 +33,9 @@ def reproduce(
         list[str], typer.Argument(help="table1, table2, table3, table4, groups, eps, fig2, fig4, ... all.")
     ],
     only: Annotated[str | None, typer.Option(help="Only these columns: cifar100-2500,cifar10-250.")] = None,
-    scale: Annotated[ScaleName, typer.Option(help="The published setting, or one for two cores.")] = ScaleName.full,
+    scale: Annotated[
+        Literal["full", "cpu"], typer.Option(help="The published setting, or one for two cores.")
+    ] = "full",
     seeds: Annotated[str, typer.Option(help="One split per seed.")] = "0,1,2",
     data_root: Annotated[Path | None, typer.Option(help="Folder of the official files of the data sets.")] = None,
     method: Annotated[
@@ -65,11 +60,11 @@ def reproduce(
     cells = paper_cells(names, only.split(",") if only else (), method)
     options = {"data": {"root": str(data_root)}} if data_root is not None else {}
     numbers, chosen, shard = parse_seeds(seeds), engine.choose(say), engine.part()
-    planned = plan_cells(cells, scale.value, numbers, options, setting or ())
-    show_plan(planned, scale.value, numbers, as_json=as_json)
+    planned = plan_cells(cells, scale, numbers, options, setting or ())
+    show_plan(planned, scale, numbers, as_json=as_json)
     if dry_run:
         return
-    runs = make_runs(cells, scale.value, numbers, out, options, setting or ())
+    runs = make_runs(cells, scale, numbers, out, options, setting or ())
     runs = runs if shard is None else shard.of(runs)
     for run in runs:
         run.run.path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,7 +73,7 @@ def reproduce(
         done = sum(outcome.result is not None for outcome in outcomes)
         say(f"shard {engine.shard}: {done} of {len(runs)} run(s) done. The command without it shows all that are")
         raise typer.Exit(int(done < len(runs)))
-    is_published = scale is ScaleName.full and not setting  # published numbers stand only beside what was published
+    is_published = scale == "full" and not setting  # published numbers stand only beside what was published
     show_results(collect(cells if is_published else unpublished(cells), outcomes), outcomes, scale, out)
 
 
@@ -123,12 +118,11 @@ def format_hours(hours: float) -> str:
     return f"{round(hours, 2 - len(str(int(hours)))) if hours >= 1000 else hours:,.0f}"
 
 
-def show_results(results: Sequence[CellResult], outcomes: Sequence[Outcome], scale: ScaleName, out: Path) -> None:
+def show_results(results: Sequence[CellResult], outcomes: Sequence[Outcome], scale: str, out: Path) -> None:
     """Print our numbers beside the published ones and write the page."""
     from semco.experiment.paper.reproduction import paper_tables
     from semco.report.analysis.sections import analysis_sections
-    from semco.report.reproduction import grid_section, grids
-    from semco.report.sections import write_sections
+    from semco.report.sections import grid_section, grids, write_sections
 
     table = Table("table", "row", "column", "ours", "published", box=None)
     for result in results:
@@ -136,14 +130,14 @@ def show_results(results: Sequence[CellResult], outcomes: Sequence[Outcome], sca
         table.add_row(cell.table, cell.row, cell.column, result.text, cell.published)
     console = Console(soft_wrap=True)
     console.print(table)
-    lead = NOT_PUBLISHED if scale is ScaleName.cpu else "Our numbers beside the published ones."
+    lead = NOT_PUBLISHED if scale == "cpu" else "Our numbers beside the published ones."
     rows = [(r.cell.table, r.cell.row, r.cell.column, r.text, r.cell.published) for r in results]
     sections = [grid_section(str(paper_tables()[name]["title"]), ERRORS, grid) for name, grid in grids(rows).items()]
     finished = [outcome.cell.run.path for outcome in outcomes if outcome.result is not None]
     for data in dict.fromkeys(outcome.cell.config.data.source for outcome in outcomes):
         own = [o.cell.run.path for o in outcomes if o.cell.config.data.source == data and o.cell.run.path in finished]
         sections += analysis_sections(own) if own else []
-    page = write_sections(out / f"paper-{scale.value}.html", "The paper's tables and figures", lead, sections)
+    page = write_sections(out / f"paper-{scale}.html", "The paper's tables and figures", lead, sections)
     console.print(f"open {page}", markup=False, highlight=False)
 
 

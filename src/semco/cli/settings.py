@@ -1,17 +1,24 @@
-"""``semco settings``: every field that ``--set`` takes."""
+"""What can be set: ``semco settings``, ``methods``, ``recipes`` and ``config``."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.padding import Padding
+from rich.table import Column, Table
 from rich.text import Text
 
+from semco.cli.options import default_recipe
+
 if TYPE_CHECKING:
-    from semco.config import Section
+    from semco.config import Config, Section
+    from semco.resolve import Resolution
+
 
 # The ends of a range in words, by their names in a JSON schema.
 NO_END = 2**53  # limits from here on say nothing to a person
@@ -109,3 +116,119 @@ def allowed_values(schema: Mapping[str, Any]) -> str:
         return ", ".join(named)
     ends = [f"{word} {schema[end]:g}" for end, word in ENDS.items() if abs(schema.get(end, NO_END)) < NO_END]
     return " ".join([KINDS.get(schema["type"], schema["type"]), *ends])
+
+
+def methods(
+    name: str = typer.Argument(None, help="Show the fields of this method."),
+) -> None:
+    """List the methods, or the fields of one: default, allowed values, meaning."""
+    from semco.errors import unknown
+    from semco.methods import Method
+
+    if name is None:
+        table = Table("method", "what it is", "heads", box=None)
+        for key, method in sorted(Method.registry.items()):
+            table.add_row(key, method.title, ", ".join(method.heads))
+        Console().print(table)
+        return
+    if name not in Method.registry:
+        raise unknown("method", name, Method.registry)
+    Console().print(Method.registry[name].title, style="bold", highlight=False)
+    show_fields("method", Method.registry[name].Config)
+
+
+def recipes(name: str = typer.Argument(None, help="Show the values of this recipe.")) -> None:
+    """List the recipes, those of the paper's tables with the published error, or show one."""
+    import yaml
+
+    from semco.config.recipes import find_recipe
+    from semco.config.recipes import recipes as all_recipes
+
+    console = Console()
+    if name is not None:
+        recipe = find_recipe(name)
+        console.print(recipe.about, style="bold", highlight=False, markup=False)
+        if recipe.extends:
+            console.print(f"on top of: {', '.join(recipe.extends)}", highlight=False, markup=False)
+        console.print(yaml.safe_dump(recipe.values, sort_keys=False), highlight=False, markup=False)
+        return
+    layers = {key: recipe for key, recipe in all_recipes().items() if not recipe.published}
+    table = Table(_never_cut("recipe", layers), "what it is", box=None)
+    for key, recipe in layers.items():
+        table.add_row(key, recipe.about)
+    console.print(table)
+    console.print(_published_table())
+    console.print(
+        "Recipes are layers: --recipe cifar100-2500-mu3,semco,no-grouping puts three of them on top of each other; a "
+        "method is a recipe too. 'cpu' after a cell makes it small enough for two cores, which is not published.",
+        style="dim",
+    )
+
+
+def _published_table() -> Table:
+    """Return the cells of the paper's tables with the published error of each method."""
+    from semco.config.recipes import published_error
+    from semco.config.recipes import recipes as all_recipes
+
+    rows = [
+        (f"{cell},{method}", published_error([cell, method]))
+        for cell, recipe in all_recipes().items()
+        if recipe.published
+        for method in (*recipe.published, "semco_plus")
+    ]
+    table = Table(_never_cut("cell of the paper", [name for name, _ in rows]), "published error, %", box=None)
+    for name, error in rows:
+        table.add_row(name, error)
+    return table
+
+
+def _never_cut(title: str, names: object) -> Column:
+    """Return a column whose names are never shortened, because they are there to be typed."""
+    return Column(title, no_wrap=True, min_width=max(map(len, names)))  # type: ignore[call-overload]
+
+
+def config(
+    data: Annotated[str | None, typer.Argument(help="The data to train on, as in 'semco train'.")] = None,
+    recipe: Annotated[str | None, typer.Option(help="Recipes, later ones win: a,b,c; see 'semco recipes'.")] = None,
+    file: Annotated[Path | None, typer.Option("--config", help="A YAML file of configuration values.")] = None,
+    setting: Annotated[list[str] | None, typer.Option("--set", help="dotted.key=value.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what is asked for as JSON.")] = False,
+) -> None:
+    """Show every field: what is asked for, what is used for these data on this machine, and why."""
+    from semco.config import flat_fields, merge_layers
+    from semco.config.layers import layers_of, origins
+    from semco.experiment.plan import with_default_minutes
+
+    options = {"data": {"source": data}} if data else None
+    if not (recipe or file):
+        recipe = default_recipe(data)
+    layers = layers_of(recipe, file, options, setting or ())
+    request = with_default_minutes(merge_layers(layers)) if data else merge_layers(layers)
+    if as_json:
+        typer.echo(json.dumps(request.model_dump(mode="json")))
+        return
+    set_by, resolution = origins(layers), _resolution(request)
+    used = {} if resolution is None else flat_fields(resolution.config.model_dump(mode="json"))
+    reasons = {} if resolution is None else resolution.reasons
+    table = Table("field", "asked for", "used", "why", box=None)
+    for name, value in flat_fields(request.model_dump(mode="json")).items():
+        asked, why = json.dumps(value), reasons.get(name, set_by.get(name, ""))
+        now = json.dumps(used[name]) if name in used and used[name] != value else ""
+        table.add_row(name, asked, now, why, style="" if now or name in set_by else "dim")
+    Console(highlight=False).print(table)
+
+
+def _resolution(request: Config) -> Resolution | None:
+    """Return what a request leads to; without its data only the request is known, and the reason is printed."""
+    from semco.errors import UserError
+    from semco.experiment.loading import load_request
+    from semco.resolve import Machine, resolve
+    from semco.training.observer import NullObserver
+
+    try:
+        loaded = load_request(request, NullObserver())
+    except UserError as error:
+        note = f"only what is asked for can be shown, because the data cannot be read: {error}"
+        Console(stderr=True, soft_wrap=True).print(note, style="dim", markup=False, highlight=False)
+        return None
+    return resolve(request, loaded.facts, Machine.of_this_process())

@@ -8,9 +8,8 @@ from typing import Annotated
 
 import typer
 
-from semco.cli.completion import complete_method, complete_recipes
 from semco.cli.display import Display
-from semco.cli.options import RunOptions, default_recipe
+from semco.cli.options import RunOptions, complete_method, complete_recipes, default_recipe, with_options
 from semco.cli.running import (
     STARTED,
     importing,
@@ -20,7 +19,6 @@ from semco.cli.running import (
     show_result,
     status_console,
 )
-from semco.cli.shared_options import with_options
 
 MethodName = Annotated[
     str | None, typer.Option(help="The method; 'semco methods' lists them.", autocompletion=complete_method)

@@ -1,8 +1,8 @@
 """The configuration of a run: its fields, and the layers that it is put together from."""
 
 from semco.config.datasets import DATASETS, REGISTERED_DATASETS, RegisteredDataset
-from semco.config.fields import changed_fields, flat_fields, read_yaml
-from semco.config.layers import Layer, configure, layers_of, merge, merge_layers
+from semco.config.layers import Layer, changed_fields, configure, flat_fields, layers_of, merge, merge_layers
+from semco.config.safe_yaml import read_yaml
 from semco.config.schema import (
     AUTO,
     AugmentConfig,

@@ -10,12 +10,32 @@ from typing import Any
 import yaml
 
 from semco.config.datasets import DATASETS, REGISTERED_DATASETS
-from semco.config.fields import changed_fields, flat_fields, read_yaml
 from semco.config.recipes import Values, expand_recipes
-from semco.config.safe_yaml import DEEPEST, LONGEST_TEXT, load_yaml
+from semco.config.safe_yaml import DEEPEST, LONGEST_TEXT, load_yaml, read_yaml
 from semco.config.schema import AUTO, Config, method_name
 from semco.errors import UserError, brief
 from semco.files import read_text
+
+
+def flat_fields(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested values as ``{"dotted.key": value}``."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            flat |= flat_fields(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def changed_fields(
+    old: Mapping[str, Any], new: Mapping[str, Any], ignored: frozenset[str] = frozenset()
+) -> dict[str, tuple[Any, Any]]:
+    """Return the dotted names in which two configurations differ, each with the old and the new value."""
+    one, other = flat_fields(old), flat_fields(new)
+    names = [name for name in {**one, **other} if name not in ignored]
+    return {name: (one.get(name), other.get(name)) for name in names if one.get(name) != other.get(name)}
+
 
 # Alternatives: only one field of each group can be given; a layer that sets one of them resets the others.
 ALTERNATIVES = (("training", ("steps", "epochs", "minutes")), ("data", ("num_labels", "labels_per_class")))

@@ -13,6 +13,8 @@ from typing import Any
 
 import yaml
 
+from semco.errors import UserError
+
 LONGEST_TEXT = 2**20  # characters
 MOST_VALUES = 100_000  # with every alias replaced by the values it stands for
 DEEPEST = 50  # nested lists and mappings
@@ -27,6 +29,19 @@ def load_yaml(text: str) -> Any:
     if len(text) > LONGEST_TEXT:
         raise yaml.YAMLError(f"it has {len(text):,} characters, and at most {LONGEST_TEXT:,} are read")
     return copy.deepcopy(_load(text))
+
+
+def read_yaml(text: str, where: str = "the configuration") -> dict[str, Any]:
+    """Return a YAML mapping of sections as plain values."""
+    try:
+        values = load_yaml(text)
+    except yaml.YAMLError as error:
+        raise UserError(f"{where} is not valid YAML: {' '.join(str(error).split())}.") from None
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise UserError(f"{where} must be a mapping of sections, not {type(values).__name__}.")
+    return {section: content for section, content in values.items() if content is not None}
 
 
 @lru_cache(maxsize=16)  # a command reads the file of a run several times, 9 ms each

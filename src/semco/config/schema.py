@@ -26,7 +26,7 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from semco.config.fields import read_yaml
+from semco.config.safe_yaml import read_yaml
 from semco.errors import UserError, brief, nearest, unknown
 
 Unit = Annotated[float, Field(ge=0.0, le=1.0)]

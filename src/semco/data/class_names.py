@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from semco.data.wordnet import listed_names, readable_class, wordnet_names
+from semco.data.names import listed_names, readable_class, wordnet_names
 from semco.errors import UserError, nearest
 from semco.files import exists, read_text
 

@@ -17,9 +17,8 @@ from semco.config import DataConfig
 from semco.data.datasets import Dataset, ProgressCallback, choose_classes, find_class
 from semco.data.decode import IMAGE_SUFFIXES
 from semco.data.listing import Listing, Part
-from semco.data.names import shown_name, shown_names
+from semco.data.names import shown_name, shown_names, wordnet_notes
 from semco.data.pixels import read_listing
-from semco.data.wordnet import wordnet_notes
 from semco.errors import UserError
 from semco.files import cannot_read
 

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from semco.data.inputs import images_at_a_time
-from semco.data.normalise import normalise_images
 from semco.data.storage.mapped import in_chunks
+from semco.data.normalise import normalise_images
 from semco.errors import UserError
 from semco.evaluation import metrics
-from semco.evaluation.confusion import Confusion, confusion_of
+from semco.evaluation.metrics import Confusion, confusion_of
 from semco.evaluation.probabilities import Head
 from semco.evaluation.samples import Sample
 from semco.run.folder import RunFolder

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from semco.config import Config, LabelsConfig
 from semco.data.datasets import Dataset
 from semco.data.sources import class_attributes, load
-from semco.data.split import count_labels
-from semco.data.split_file import read_labelled
+from semco.data.split import count_labels, read_labelled
 from semco.errors import UserError
 from semco.labels import LabelEmbeddings, label_source
 from semco.models import SMALL_SIDE, inspect_backbone

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from semco.distributed.processes import broadcast_from_main, same_error_everywhere
+from semco.experiment.initial import fit_embedding, with_embedding_length
 from semco.experiment.inputs import RunInputs
 from semco.experiment.problem import Problem
-from semco.experiment.semantic_start import fit_embedding, with_embedding_length
 from semco.methods.linear_probe import Probe, fit_probe
 from semco.models import Network, has_weights
 from semco.models.tuning import TunedNetwork

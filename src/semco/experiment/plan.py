@@ -19,9 +19,9 @@ from semco.methods import FittedMethod
 from semco.models import Network, has_weights
 from semco.models.averaging import ema_copy
 from semco.resolve.rules import with_value
+from semco.training.execution import shortest_time
 from semco.training.features import FeatureFile
 from semco.training.forward import NetworkForward
-from semco.training.timing import shortest_time
 from semco.types import Progress, Views
 
 FEWEST_STEPS = 20

@@ -20,8 +20,7 @@ from semco.experiment.fitted import fit_head
 from semco.experiment.judge import judge, measure_probe
 from semco.experiment.loading import Loaded, load_request
 from semco.experiment.plan import describe_plan, fit_views, measure_speed, too_long, with_steps
-from semco.experiment.problem import prepare
-from semco.experiment.problem_files import read_problem, write_problem
+from semco.experiment.problem import prepare, read_problem, write_problem
 from semco.experiment.write import Steps, write
 from semco.methods import FittedMethod, describe_method
 from semco.report import write_report

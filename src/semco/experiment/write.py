@@ -33,7 +33,7 @@ from semco.models.familiarity import fit_familiarity
 from semco.report import write_report
 from semco.run.identity import run_digest
 from semco.run.result import RunResult
-from semco.suggestions.select import cover
+from semco.suggestions.suggest import cover
 from semco.training.statistics import describe_pool
 from semco.types import Outputs, PseudoLabels
 

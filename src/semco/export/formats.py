@@ -6,10 +6,12 @@ Shapes: N images, C channels, H and W pixels, K classes.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -19,12 +21,69 @@ from torch import Tensor
 from semco.errors import UserError
 from semco.evaluation.model_file import SavedModel
 from semco.export.hf_folder import CARD_FIELDS, hf_probabilities, write_hf
-from semco.export.onnx_graph import complete_graph, trace, write_onnx, write_torch
-from semco.export.openvino_model import openvino_probabilities, write_openvino
+from semco.export.onnx_graph import complete_graph, quiet, trace, write_onnx, write_torch
 from semco.export.program import Program
-from semco.export.triton import MODEL, write_triton
-from semco.files import exists
-from semco.predict.onnx.engine import OnnxEngine
+from semco.files import exists, write_text
+from semco.predict.onnx.engine import METADATA, OnnxEngine
+from semco.predict.onnx.trial import PHOTOS
+
+XML = "model.xml"
+# By default OpenVINO computes in bfloat16 on processors that have it, which is less exact.
+EXACT = {"INFERENCE_PRECISION_HINT": "f32"}
+
+
+def write_openvino(folder: Path, program: Program) -> None:
+    """Write the model; its metadata hold class names and groups as in ONNX files."""
+    if find_spec("openvino") is None:
+        raise UserError("export to OpenVINO needs openvino: pip install 'semco[openvino]'.")
+    import openvino
+
+    with quiet():
+        model: Any = openvino.convert_model(trace(program))
+    model.inputs[0].get_tensor().set_names({PHOTOS})
+    for output, name in zip(model.outputs, program.output_names, strict=True):
+        output.get_tensor().set_names({name})
+    model.set_rt_info(json.dumps({**asdict(program.about), "groups": program.about.groups}), [METADATA])
+    openvino.save_model(model, folder / XML, compress_to_fp16=False)
+
+
+def openvino_probabilities(folder: Path, photos: Sequence[NDArray[np.uint8]]) -> list[NDArray[np.float32]]:
+    """Return the probabilities (N, K) of each batch of photos (N, H, W, 3)."""
+    import openvino
+
+    compiled: Any = openvino.Core().compile_model(folder / XML, "CPU", EXACT)
+    return [compiled(batch)[0].copy() for batch in photos]
+
+
+MODEL = Path("1") / "model.onnx"
+# Types of ONNX tensors by their names in Triton.
+TYPES = {"UINT8": "TYPE_UINT8", "FLOAT": "TYPE_FP32", "STRING": "TYPE_STRING"}
+
+
+def write_triton(folder: Path, graph: Any) -> None:
+    """Write an ONNX model and its description."""
+    (folder / MODEL).parent.mkdir()
+    write_onnx(folder / MODEL, graph)
+    write_text(folder / "config.pbtxt", describe_graph(graph.graph))
+
+
+def describe_graph(graph: Any) -> str:
+    """Return the description of a graph whose first dimension is the number of photos."""
+    # With a maximum of 0 the batch is a dimension like any other, as in the graph.
+    lines = ['platform: "onnxruntime_onnx"', "max_batch_size: 0"]
+    lines += [*_describe("input", graph.input), *_describe("output", graph.output)]
+    return "\n".join(lines) + "\n"
+
+
+def _describe(kind: str, tensors: Iterable[Any]) -> Iterable[str]:
+    from onnx import TensorProto
+
+    for each in tensors:
+        of_tensor = each.type.tensor_type
+        dims = ", ".join(str(dim.dim_value or -1) for dim in of_tensor.shape.dim)
+        data_type = TYPES[TensorProto.DataType.Name(of_tensor.elem_type)]
+        yield f'{kind} [ {{ name: "{each.name}" data_type: {data_type} dims: [ {dims} ] }} ]'
+
 
 FormatName = Literal["onnx", "torch", "openvino", "triton", "hf"]
 Photos = Sequence[NDArray[np.uint8]]  # batches (N, H, W, 3)

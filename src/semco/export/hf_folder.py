@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import runpy
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -20,16 +21,87 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
+from torch.fx.graph import CodeGen
 
 from semco.errors import UserError
 from semco.evaluation.model_file import ModelDescription, SavedModel
-from semco.export.generated_code import generate_code
-from semco.export.hf_native import label_fields, native_classifier
+from semco.evaluation.probabilities import Head
 from semco.export.onnx_graph import quiet, trace
 from semco.export.program import Program
 from semco.files import atomic_path, write_json, write_text
-from semco.models.hf import quiet_library
+from semco.models.hf import FAMILIES, HfBackbone, quiet_library
+
+HEAD = "def forward(self, photos):"
+
+
+def generate_code(traced: torch.export.ExportedProgram) -> tuple[str, dict[str, Tensor]]:
+    """Return the source of ``program(self, photos)``, and the tensors that it reads as attributes of ``self``.
+
+    It returns the first output of the program: the probabilities of the head that predicts.
+    """
+    module = traced.module(check_guards=False)
+    graph = module.graph
+    (output,) = (node for node in graph.nodes if node.op == "output")
+    output.args = (output.args[0][0],)
+    for node in list(graph.nodes):
+        if node.target is torch.ops.aten._assert_tensor_metadata.default:  # on the device of the export
+            graph.erase_node(node)
+    graph.set_codegen(CodeGen())  # arguments and result are plain tensors
+    graph.eliminate_dead_code()
+    tensors: dict[str, Tensor] = {}
+    for node in graph.nodes:
+        if node.op == "get_attr":
+            name = f"tensor_{len(tensors)}"
+            value: Any = reduce(getattr, node.target.split("."), module)
+            tensors[name], node.target = value, name
+    source = graph.python_code("self").src.strip()
+    assert source.startswith(HEAD), source[:200]
+    source = source.removeprefix(HEAD).replace("device(type='cpu')", "device")
+    return f"def program(self, photos):\n    device = photos.device{source}", tensors
+
+
+def native_classifier(model: SavedModel, head: Head) -> Any | None:
+    """Return the classifier with the weights of the model; None if the library has no class that answers the same.
+
+    The one-hot head must read the features of the backbone without changes, and the images must have the size that
+    the library's classifier was made for, unless it accepts any size.
+    """
+    import transformers
+
+    network, described = model.network, model.description
+    backbone, size = network.backbone, max(described.image_size)
+    parts = [name for name, _ in network.named_children()]  # a further one changes the features
+    if not isinstance(backbone, HfBackbone) or parts != ["backbone", "heads"]:
+        return None
+    values = dict(backbone.architecture["config"])
+    kind = values.pop("model_type")
+    family = FAMILIES[kind]
+    made = getattr(transformers, f"{family.model.removesuffix('Model')}ForImageClassification", None)
+    has_size = not family.embed or values["image_size"] == size
+    if made is None or not has_size or head != "one_hot" or described.channels != 3:
+        return None
+    config = transformers.AutoConfig.for_model(kind, **values, **label_fields(described.class_names))
+    native = made(config).eval()
+    HfBackbone(native.base_model, size).load_state_dict(backbone.state_dict())  # it is made of the same layers
+    _copy_linear(network.heads["one_hot"], native.classifier)
+    return native
+
+
+def label_fields(class_names: tuple[str, ...]) -> dict[str, dict[Any, Any]]:
+    """Return the class names as the fields of a configuration."""
+    names = dict(enumerate(class_names))
+    return {"id2label": names, "label2id": {name: class_id for class_id, name in names.items()}}
+
+
+@torch.no_grad()
+def _copy_linear(head: nn.Module, classifier: nn.Module) -> None:
+    """Copy a linear head. DINOv2's classifier also reads the mean of the patches, whose weights are set to 0."""
+    assert isinstance(head, nn.Linear)
+    (linear,) = (layer for layer in classifier.modules() if isinstance(layer, nn.Linear))
+    linear.weight.zero_()[:, : head.in_features] = head.weight
+    linear.bias.copy_(head.bias)
+
 
 CODE, CLASS, PROCESSOR = "modeling_semco", "SemcoForImageClassification", "SemcoImageProcessor"
 CARD_FIELDS = "---\nlibrary_name: transformers\npipeline_tag: image-classification\n---\n\n"

@@ -5,15 +5,94 @@ Shapes: N photos, H and W pixels, K classes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
 from semco.evaluation.model_file import SavedModel
 from semco.evaluation.probabilities import Head, Scorer
-from semco.export.preprocessing import Preprocessing
 from semco.models import Network
 from semco.predict.engine import About, about_of
 from semco.predict.onnx.engine import CHOSEN, FAMILIARITY
+
+# Pillow's bicubic filter: a = -0.5, two source pixels to each side.
+CUBIC, SUPPORT = -0.5, 2.0
+# Pillow's weights of red, green and blue in grey, in 1/65536.
+GREY = (19595.0, 38470.0, 7471.0)
+
+
+class Preprocessing(nn.Module):
+    """Photos (N, H, W, 3) uint8 to normalised images (N, C, h, w) float32."""
+
+    mean: Tensor
+    std: Tensor
+    grey: Tensor
+
+    def __init__(self, image_size: tuple[int, int], channels: int, mean: Sequence[float], std: Sequence[float]) -> None:
+        super().__init__()
+        self.image_size, self.channels = image_size, channels
+        self.side = max(image_size)
+        self.register_buffer("mean", torch.tensor(mean).float().view(-1, 1, 1) * 255)
+        self.register_buffer("std", torch.tensor(std).float().view(-1, 1, 1) * 255)
+        self.register_buffer("grey", torch.tensor(GREY).view(1, 3, 1, 1))
+
+    def forward(self, photos: Tensor) -> Tensor:
+        pixels = self.square(photos)
+        return (self.fit(pixels) - self.mean) / self.std
+
+    def square(self, photos: Tensor) -> Tensor:
+        """Return the centre squares (N, 3, S, S) float32, with whole levels."""
+        rows = torch.arange(photos.shape[1], dtype=torch.float32, device=photos.device)
+        columns = torch.arange(photos.shape[2], dtype=torch.float32, device=photos.device)
+        # As tensors and not as numbers, because exported graphs keep the arithmetic of tensors.
+        height, width = rows.amax(dim=0) + 1, columns.amax(dim=0) + 1
+        shorter = torch.minimum(height, width)
+        images = photos.permute(0, 3, 1, 2).float()  # (N, 3, H, W)
+        across = round_levels(images @ resampling(columns, width, shorter, self.side).T)  # (N, 3, H, S)
+        return round_levels(resampling(rows, height, shorter, self.side) @ across)
+
+    def fit(self, squares: Tensor) -> Tensor:
+        """Return squares (N, 3, S, S) with the height, width and channels of the model."""
+        height, width = self.image_size
+        top, left = (self.side - height) // 2, (self.side - width) // 2
+        pixels = squares[:, :, top : top + height, left : left + width]
+        if self.channels == 3:
+            return pixels
+        # Pillow: (19595 R + 38470 G + 7471 B + 32768) >> 16; below 2^24, so exact in float32.
+        return ((pixels * self.grey).sum(dim=1, keepdim=True) / 65536 + 0.5).floor()
+
+
+def round_levels(values: Tensor) -> Tensor:
+    """Return values rounded to whole levels from 0 to 255, halves up, as Pillow does."""
+    return (values + 0.5).floor().clamp(0, 255)
+
+
+def resampling(positions: Tensor, length: Tensor, side: Tensor, target: int) -> Tensor:
+    """Return the weights (S, L) of the L source pixels at ``positions`` (L,) for each of S = ``target`` pixels.
+
+    The source is a segment of ``side`` pixels in the middle of ``length``; both are tensors ().
+    """
+    scale = side / target
+    widened = scale.clamp(min=1.0)
+    start = (length - side) / 2
+    wanted = torch.arange(target, dtype=torch.float32, device=positions.device)
+    centres = (start + (wanted + 0.5) * scale)[:, None]  # (S, 1)
+    # Pillow looks only at source pixels from floor(centre - reach + 0.5) up to floor(centre + reach + 0.5).
+    reach = SUPPORT * widened
+    first = (centres - reach + 0.5).floor().clamp(min=0.0)
+    last = torch.minimum((centres + reach + 0.5).floor(), length)
+    inside = ((positions >= first) & (positions < last)).float()
+    weights = cubic((positions + 0.5 - centres) / widened) * inside
+    return weights / weights.sum(dim=1, keepdim=True)
+
+
+def cubic(distance: Tensor) -> Tensor:
+    """Return the value of the bicubic filter at a distance in pixels."""
+    x = distance.abs()
+    near = ((CUBIC + 2) * x - (CUBIC + 3)) * x * x + 1
+    far = (((x - 5) * x + 8) * x - 4) * CUBIC
+    return torch.where(x < 1, near, torch.where(x < 2, far, torch.zeros_like(x)))
 
 
 class Classifier(nn.Module):

@@ -239,7 +239,7 @@ def build_app(service: Service) -> Any:
     from starlette.responses import HTMLResponse
     from starlette.routing import Route
 
-    from semco.export.json_response import AsciiJSONResponse as JSONResponse
+    from semco.export.server import AsciiJSONResponse as JSONResponse
 
     def refused(_request: Any, error: Any) -> Any:
         return JSONResponse({"error": error.sentence}, error.status)
@@ -283,7 +283,7 @@ def protocol_routes(service: Service) -> list[Any]:
     from starlette.routing import Route
 
     from semco import __version__
-    from semco.export.json_response import AsciiJSONResponse as JSONResponse
+    from semco.export.server import AsciiJSONResponse as JSONResponse
 
     classes = len(service.predictor.about.class_names)
 

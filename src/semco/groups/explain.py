@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semco.groups.grouping import Groups
-from semco.labels.distances import distances
 from semco.labels.embeddings import LabelEmbeddings
+from semco.labels.eps import distances
 from semco.labels.matching.routes import CONFIDENCE, LOW_CONFIDENCE, OWN_VECTOR
 from semco.labels.matching.spelling import spell
 

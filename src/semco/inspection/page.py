@@ -15,7 +15,7 @@ from semco.files import readable_name, write_text
 from semco.inspection.check import Check
 from semco.inspection.duplicates import Duplicates
 from semco.inspection.facts import KINDS, count_kinds
-from semco.report.template import page_template
+from semco.report.sections import page_template
 
 THUMBNAIL, QUALITY = 112, 80
 # Most groups of duplicates, images of a group, of a kind and of a class that are shown, and classes with images.

@@ -13,7 +13,7 @@ __all__ = ["LabelEmbeddings", "LabelSource", "label_source"]
 
 def label_source(config: LabelsConfig) -> LabelSource:
     """Return the source of label vectors that a configuration names, by default the bundled store."""
-    from semco.labels.none_of_these import BesideNone
+    from semco.labels.sources import BesideNone
 
     return BesideNone(_named_source(config))
 

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from semco.data.class_names import CIFAR100
 from semco.errors import UserError
 from semco.labels import sentences
-from semco.labels.distances import eps_for_share
 from semco.labels.embeddings import LabelEmbeddings
+from semco.labels.eps import eps_for_share
 from semco.labels.matching.lookup import check_names
-from semco.labels.matching.terms import SURROGATES
+from semco.labels.matching.spelling import SURROGATES
 from semco.labels.sources import duplicate_notes, unit_vectors
 from semco.labels.store import unit_rows
 

@@ -18,11 +18,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from semco.data.wordnet import readable_class
+from semco.data.names import is_none_of_these, readable_class
 from semco.errors import UserError, nearest
 from semco.labels import sentences
-from semco.labels.distances import distances, eps_for_share
-from semco.labels.embeddings import LabelEmbeddings, Matrix
+from semco.labels.embeddings import LabelEmbeddings, LabelSource, Matrix
+from semco.labels.eps import distances, eps_for_share
 from semco.labels.matching.lookup import Lookup, Match, check_names
 from semco.labels.matching.routes import OWN_VECTOR, SENTENCE
 from semco.labels.matching.spelling import is_readable, shorten, spellings
@@ -294,3 +294,28 @@ def _row_position(name: str, by_name: Mapping[str, int], by_key: Mapping[str, in
     if keys:
         return by_key[keys[0]]
     raise UserError(f"{path} has no row for class {name!r}{nearest(name, by_name) or '; add one.'}")
+
+
+@dataclass(frozen=True)
+class BesideNone:
+    """Takes the vectors of all classes except "none of these" from another source."""
+
+    source: LabelSource
+
+    def vectors(self, names: Sequence[str]) -> LabelEmbeddings:
+        """Return the label vectors of the names."""
+        none = [is_none_of_these(name) for name in names]
+        if not any(none) or all(none):
+            return self.source.vectors(names)
+        found = self.source.vectors([name for name in names if not is_none_of_these(name)])
+        size = found.matrix.shape[1]
+        matrix = np.stack([signs(name, size) / np.float32(np.sqrt(size)) for name in names])
+        matrix[~np.asarray(none)] = found.matrix
+        terms, routes = iter(found.terms), iter(found.routes)
+        return replace(
+            found,
+            names=tuple(names),
+            matrix=matrix,
+            terms=tuple("" if each else next(terms) for each in none),
+            routes=tuple(OWN_VECTOR if each else next(routes) for each in none),
+        )

@@ -10,9 +10,8 @@ from torch import Tensor
 
 from semco.config import Unit
 from semco.losses import cross_entropy, masked_mean
-from semco.methods.base import Forward, Method
+from semco.methods.base import Forward, Method, cosine_ramp
 from semco.methods.fixmatch import ConsistencyConfig
-from semco.methods.ramps import cosine_ramp
 from semco.pseudo_labels import DistributionAlignment, soft_pseudo_labels
 from semco.pseudo_labels.thresholds import RunningRate
 from semco.types import Batch, Outputs, Progress, PseudoLabels, StepResult, Task, ViewCounts

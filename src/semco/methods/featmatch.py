@@ -12,11 +12,10 @@ from torch import Tensor, nn
 
 from semco.config import MethodConfig, Unit
 from semco.losses import cross_entropy, soft_cross_entropy
-from semco.methods.base import Forward, Method, Pool
-from semco.methods.ramps import linear_ramp
+from semco.methods.base import Forward, Method, Pool, linear_ramp
+from semco.pseudo_labels.alignment import sharpen
 from semco.pseudo_labels.one_hot import soft_pseudo_labels
 from semco.pseudo_labels.prototypes import class_prototypes
-from semco.pseudo_labels.sharpening import sharpen
 from semco.types import Batch, Progress, StepResult, Task, ViewCounts
 
 

@@ -10,8 +10,7 @@ from pydantic import Field
 from semco.config import MethodConfig, Unit
 from semco.data.mixing import beta_weights, mix, permutation
 from semco.losses import cross_entropy, squared_error
-from semco.methods.base import Forward, Method
-from semco.methods.ramps import sigmoid_ramp
+from semco.methods.base import Forward, Method, sigmoid_ramp
 from semco.pseudo_labels import soft_pseudo_labels
 from semco.types import Batch, Progress, StepResult, ViewCounts
 

@@ -9,8 +9,7 @@ from pydantic import Field
 
 from semco.config import MethodConfig, Unit
 from semco.losses import cross_entropy, squared_error
-from semco.methods.base import Forward, Method
-from semco.methods.ramps import sigmoid_ramp
+from semco.methods.base import Forward, Method, sigmoid_ramp
 from semco.pseudo_labels import soft_pseudo_labels
 from semco.types import Batch, Progress, StepResult, ViewCounts
 

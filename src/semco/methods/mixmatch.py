@@ -11,8 +11,7 @@ from pydantic import Field, PositiveFloat
 from semco.config import MethodConfig
 from semco.data.mixing import mixmatch_mixup
 from semco.losses import soft_cross_entropy, squared_error
-from semco.methods.base import Forward, Method
-from semco.methods.ramps import ramp_over_steps
+from semco.methods.base import Forward, Method, ramp_over_steps
 from semco.pseudo_labels import one_hot_rows, sharpen, soft_pseudo_labels
 from semco.types import Batch, Progress, StepResult, Task, ViewCounts
 

@@ -9,8 +9,7 @@ from pydantic import Field, model_validator
 
 from semco.config import MethodConfig, Unit
 from semco.losses import cross_entropy, masked_mean
-from semco.methods.base import Forward, Method
-from semco.methods.ramps import linear_ramp
+from semco.methods.base import Forward, Method, linear_ramp
 from semco.pseudo_labels import FixedThreshold, one_hot_pseudo_labels
 from semco.types import Batch, Progress, StepResult, Task, ViewCounts
 

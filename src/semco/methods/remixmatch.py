@@ -12,8 +12,7 @@ from torch import Tensor
 from semco.config import MethodConfig
 from semco.data.mixing import mixmatch_mixup
 from semco.losses import cross_entropy, soft_cross_entropy
-from semco.methods.base import Forward, Method
-from semco.methods.ramps import ramp_over_steps
+from semco.methods.base import Forward, Method, ramp_over_steps
 from semco.pseudo_labels import DistributionAlignment, one_hot_rows, sharpen, soft_pseudo_labels
 from semco.types import Batch, Progress, StepResult, Task, ViewCounts
 

@@ -15,7 +15,7 @@ from semco.config import MethodConfig, Unit
 from semco.losses import cross_entropy, masked_mean, retained_mean, soft_cross_entropy
 from semco.methods.base import Forward, Method
 from semco.pseudo_labels import FixedThreshold, one_hot_pseudo_labels
-from semco.pseudo_labels.sharpening import sharpen
+from semco.pseudo_labels.alignment import sharpen
 from semco.types import Batch, Outputs, Progress, PseudoLabels, StepResult, Task, ViewCounts
 
 Schedule = Literal["none", "log", "linear", "exp"]

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from semco.distributed.collectives import is_distributed, mean_over_processes, process_count
+from semco.distributed.processes import is_distributed, mean_over_processes, process_count
 from semco.models.averaging import update_weight
 
 # Momentum of norms in networks of other libraries, some of which have none that is usable.

@@ -15,8 +15,7 @@ from semco.errors import UserError
 from semco.evaluation.probabilities import Head
 from semco.predict.engine import About
 from semco.predict.photos import find_photos
-from semco.predict.prediction_files import Rows, Sorter, Table, check_new, choose_format, open_table
-from semco.predict.predictions import Prediction
+from semco.predict.predictions import Prediction, Rows, Sorter, Table, check_new, choose_format, open_table
 from semco.predict.predictor import Predictor, load
 
 # Files that cannot be read and are named in a summary; all of them are in the table.

@@ -1,6 +1,6 @@
 """From the outputs on a weak view: targets, and how much each of them counts. No gradients in this room."""
 
-from semco.pseudo_labels.alignment import DistributionAlignment
+from semco.pseudo_labels.alignment import DistributionAlignment, sharpen
 from semco.pseudo_labels.one_hot import one_hot_pseudo_labels, one_hot_rows, soft_pseudo_labels
 from semco.pseudo_labels.scale import choose_scale, solve_scale
 from semco.pseudo_labels.semantic import (
@@ -15,7 +15,6 @@ from semco.pseudo_labels.semantic import (
     paper_scores,
     semantic_pseudo_labels,
 )
-from semco.pseudo_labels.sharpening import sharpen
 from semco.pseudo_labels.thresholds import FixedThreshold, ThresholdPolicy, update_policy
 
 __all__ = [

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from semco.data.names import simplify_name
-from semco.evaluation.confusion import Confusion, confusion_from_json
-from semco.evaluation.metrics import per_class_accuracy, per_class_precision
+from semco.evaluation.metrics import Confusion, confusion_from_json, per_class_accuracy, per_class_precision
 from semco.labels.matching.routes import MEAN_OF_WORDS, SPELLING_CORRECTION, WORD_DROPPING_ROUTES
 from semco.report.charts import Chart
 from semco.report.figures import confusion_chart

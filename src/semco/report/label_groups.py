@@ -9,7 +9,7 @@ from semco.files import atomic_path
 from semco.groups.explain import Pair, review
 from semco.groups.grouping import Groups
 from semco.labels.embeddings import LabelEmbeddings
-from semco.report.template import page_template
+from semco.report.sections import page_template
 
 
 def write_label_page(embeddings: LabelEmbeddings, groups: Groups, path: Path) -> None:

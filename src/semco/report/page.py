@@ -19,6 +19,7 @@ from semco.report.charts import pseudo_label_charts, training_charts
 from semco.report.classes import class_rows, confusions, label_groups
 from semco.report.names import group_by_experiment, method_title
 from semco.report.runs import Run, read_run
+from semco.report.sections import page_template
 from semco.report.tables import (
     MISSING,
     Row,
@@ -34,7 +35,6 @@ from semco.report.tables import (
     seed_warning,
     summary_rows,
 )
-from semco.report.template import page_template
 from semco.run.result import RunResult, describe_probe
 
 MOST_SKIPPED = 100  # skipped images that the page lists

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from semco.config import LabelsConfig
 from semco.groups.grouping import Groups, group_classes
-from semco.labels.distances import distances
 from semco.labels.embeddings import LabelEmbeddings
+from semco.labels.eps import distances
 from semco.labels.sources import Neighbours, store_source
 from semco.studio.journal import ClassTable, NamedClass
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from semco.data.sources.label_formats import csv_text
+from semco.data.sources.label_file import csv_text
 from semco.errors import UserError
 from semco.files import write_text
 

@@ -37,7 +37,7 @@ from semco.files import read_json_object, write_json
 from semco.methods import FittedMethod
 from semco.models import LinearHead
 from semco.resolve import Machine, method_of, resolve
-from semco.suggestions.select import cover
+from semco.suggestions.suggest import cover
 from semco.training.execution import choose_device
 from semco.training.observer import NullObserver, Observer
 

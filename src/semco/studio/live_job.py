@@ -18,8 +18,7 @@ from semco.run.accuracy import Accuracy
 from semco.run.result import ProbeResult
 from semco.studio.journal import ClassTable
 from semco.studio.photos import Photos
-from semco.studio.review import Answers
-from semco.studio.shown_accuracy import shown_accuracy
+from semco.studio.review import Answers, shown_accuracy
 from semco.studio.training import Job
 
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from PIL import Image
 
 from semco.data.decode import DECODE_ERRORS, read_image, reason_of
-from semco.data.folder import image_files, test_class_folders
-from semco.data.wordnet import readable_class
+from semco.data.folder import class_folder_names, image_files, test_class_folders
+from semco.data.names import readable_class
 from semco.errors import UserError
 
 # Shorter side of a thumbnail, longer side of a preview, in pixels, and how far a thumbnail may be from square.
@@ -140,3 +140,14 @@ def _encode(image: Image.Image, quality: int) -> bytes:
     content = io.BytesIO()
     image.save(content, "JPEG", quality=quality)
     return content.getvalue()
+
+
+def found_labels(photos: Photos) -> dict[str, str]:
+    """Return the class name of every photo in a class folder, by the name of the photo."""
+    try:
+        folders = class_folder_names(photos.root)
+    except UserError:  # fewer than two class folders: every photo is without a label
+        return {}
+    prefix = len(str(photos.root).rstrip(os.sep)) + 1
+    found = {path[prefix:]: name for folder, name in folders.items() for path in image_files(folder)[0]}
+    return {photo: name for photo, name in found.items() if photos.number(photo) is not None}

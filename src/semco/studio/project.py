@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from semco.data.sources.label_formats import csv_text
+from semco.data.sources.label_file import csv_text
 from semco.errors import UserError, brief
 from semco.export.service import Service
 from semco.files import cannot_write, lock, open_in_place, write_json
@@ -24,11 +24,10 @@ from semco.predict.predictor import load
 from semco.run.folder import RunFolder, free_folder
 from semco.studio.class_changes import change_classes, check_seen
 from semco.studio.classes import describe
-from semco.studio.found import found_labels
 from semco.studio.journal import ClassTable, Entry, Journal
 from semco.studio.label_file import Rows, label_rows
 from semco.studio.live_job import Live, without_label
-from semco.studio.photos import Photos
+from semco.studio.photos import Photos, found_labels
 from semco.studio.review import Answers, check, read_answers, summarise
 from semco.studio.training import Job, Start, Training
 from semco.studio.views import Query, choose, with_answers

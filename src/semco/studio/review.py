@@ -21,9 +21,31 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from semco.errors import UserError
-from semco.run.accuracy import wilson_interval
+from semco.run.accuracy import Accuracy, percent, wilson_interval
 from semco.run.folder import RunFolder
+from semco.run.result import ProbeResult
 from semco.studio.photos import Photos
+
+
+def shown_accuracy(accuracy: Accuracy | None, probe: ProbeResult | None) -> dict[str, Any] | None:
+    """Return plain values; None if there were no photos to measure it on."""
+    if accuracy is None:
+        return None
+    beside = ""
+    if probe is not None and probe.is_kept:
+        beside = "the model is the linear probe, which was better where labels were held out"
+    elif probe is not None and probe.accuracy is not None and probe.difference is not None:
+        beside = f"a linear probe: {percent(probe.accuracy.value)} ({probe.difference.describe()})"
+    return {
+        "value": accuracy.value,
+        "low": accuracy.low,
+        "high": accuracy.high,
+        "right": accuracy.right,
+        "total": accuracy.total,
+        "photos": accuracy.photos,
+        "probe": beside,
+    }
+
 
 SURE = 0.9  # confidence from which an answer counts as sure
 HEADS = ("one_hot", "semantic")

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import html
 import json
 import os
 import secrets
-from collections.abc import Callable
+import shutil
+import tempfile
+import webbrowser
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,10 +27,40 @@ from semco.files import encode_text
 from semco.run.folder import RunFolder
 from semco.studio.class_changes import ChangedElsewhereError, whole_number
 from semco.studio.journal import Conflict
-from semco.studio.opening import opened_in_browser
 from semco.studio.photos import UnreadableError
 from semco.studio.project import Project
 from semco.studio.views import Query
+
+PREFIX = ".open-"  # of the folder with the file
+PAGE = """<!DOCTYPE html>
+<meta charset="utf-8">
+<meta name="referrer" content="no-referrer">
+<meta http-equiv="refresh" content="0; url={url}">
+<title>SemCo Studio</title>
+<p><a href="{url}">Open the Studio</a></p>
+"""
+
+
+@contextmanager
+def private_page(url: str, folder: Path) -> Iterator[Path]:
+    """Yield a file, in a new folder below ``folder``, that redirects to ``url``; both are removed afterwards."""
+    for left in folder.glob(f"{PREFIX}*"):  # by a process that was killed; its token is void
+        if not left.is_symlink():
+            shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=PREFIX, dir=folder) as private:  # mode 0700
+        file = Path(private, "studio.html")
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as stream:
+            stream.write(PAGE.format(url=html.escape(url)))
+        yield file
+
+
+@contextmanager
+def opened_in_browser(url: str, folder: Path) -> Iterator[None]:
+    """Open a page in the browser; the file that redirects to it is kept until the block ends."""
+    with private_page(url, folder) as file:
+        webbrowser.open(file.as_uri())
+        yield
+
 
 STATIC = Path(__file__).parent / "static"
 KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -85,7 +119,7 @@ class Routes:
     def __init__(self, project: Project, guard: Guard) -> None:
         from starlette import responses
 
-        from semco.export.json_response import AsciiJSONResponse
+        from semco.export.server import AsciiJSONResponse
 
         self._project, self._guard, self._responses = project, guard, responses
         self._json = AsciiJSONResponse

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from semco.config import Config, configure
 from semco.config.recipes import recipes
-from semco.distributed.parent import parent_environment
+from semco.distributed.launch import parent_environment
 from semco.errors import UserError
 from semco.experiment.continuation import model_of_parent
 from semco.experiment.plan import with_default_minutes
@@ -26,7 +26,7 @@ from semco.resolve import method_of
 from semco.run.folder import RunFolder
 from semco.studio.journal import ClassTable
 from semco.studio.label_file import Rows, write_label_file
-from semco.studio.shown_accuracy import shown_accuracy
+from semco.studio.review import shown_accuracy
 
 Start = Literal["auto", "scratch", "last"]
 RECIPE = "photos"

@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from semco.data.listing import FILES, Entry
-from semco.distributed.parent import end_with_parent
+from semco.distributed.launch import end_with_parent
 from semco.errors import UserError
 from semco.files import read_json, read_json_object, write_json
-from semco.predict.prediction_files import Sorter
-from semco.predict.predictions import Prediction
+from semco.predict.predictions import Prediction, Sorter
 from semco.training.observer import MetricsLine
 
 EVERY = 0.5  # seconds between two writings of the status

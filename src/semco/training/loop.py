@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from semco.config import Config
 from semco.data.batches import Batches, Prefetch
 from semco.data.randomness import make_generator
-from semco.distributed.collectives import AllProcesses
 from semco.distributed.processes import (
+    AllProcesses,
     Processes,
     broadcast_from_main,
     same_error_everywhere,
@@ -34,16 +34,14 @@ from semco.training.allocator import reuse_freed_memory
 from semco.training.exchange import StepExchange
 from semco.training.execution import threads_for_steps
 from semco.training.forward import NetworkForward
-from semco.training.learning_rate import learning_rate
 from semco.training.observer import NullObserver, Observer
 from semco.training.optimiser import StartDecay, build_optimiser, probe_heads
-from semco.training.pool_statistics import EARLY_EPOCHS
-from semco.training.schedule import Schedule
+from semco.training.pool_statistics import EARLY_EPOCHS, write_class_counts, write_image_counts
+from semco.training.schedule import Schedule, learning_rate
 from semco.training.signals import Interrupted, StopRequest, announce_stop, catch_signals
 from semco.training.skipping import PARTS
 from semco.training.state import TrainingState
 from semco.training.statistics import DivergenceMonitor, Meters
-from semco.training.statistics_files import write_class_counts, write_image_counts
 from semco.types import Batch, NoPeers, Progress, StepResult
 
 

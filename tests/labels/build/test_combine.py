@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 
 from semco.labels.build.combine import combine
+from semco.labels.build.readers.conceptnet import Edges
+from semco.labels.build.readers.vectors import VectorSet
+from semco.labels.build.vocabulary import make_vocabulary
 from semco.labels.store import unit_rows
 
 
@@ -70,3 +73,20 @@ def test_without_a_common_term_the_larger_set_stands_alone() -> None:
     found, known = combine([(rows, places < 4), (rows, places >= 4)], 4)
     assert known.tolist() == (places < 4).tolist()
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), places < 4, atol=1e-5)
+
+
+def test_terms_of_more_sources_come_first_then_the_more_frequent() -> None:
+    none = np.zeros((0, 2), np.float32)
+    first, second = VectorSet(["rare_in_all", "both", "one"], none), VectorSet(["x", "both", "rare_in_all"], none)
+    edges = Edges(
+        ["rare_in_all", "leaf", "hub"],
+        np.array([0, 1], np.int32),
+        np.array([2, 2], np.int32),
+        np.zeros(2, np.int8),
+        np.ones(2, np.float32),
+        ("IsA",),
+    )
+    found = make_vocabulary([first, second], edges, None)
+    assert found.terms == ["rare_in_all", "both", "hub", "x", "leaf", "one"]
+    assert make_vocabulary([first, second], edges, 2).terms == ["rare_in_all", "both"]
+    assert found.positions(["both", "unknown"]).tolist() == [1, -1]

@@ -10,6 +10,7 @@ import pytest
 
 from semco.errors import UserError
 from semco.labels.build import PRESETS, build_preset
+from semco.labels.build.fetch import SOURCES, fetch
 
 WORDS = ("dog", "wolf", "car", "bus")
 EDGES = (("IsA", "dog", "animal"), ("IsA", "wolf", "animal"), ("Synonym", "dog", "hound"), ("IsA", "bus", "car"))
@@ -85,3 +86,13 @@ def test_presets_that_cannot_work(files: Files, tmp_path: Path) -> None:
         build_preset("paper", {**files, "conceptnet": None}, tmp_path / "s")
     with pytest.raises(UserError, match="a build needs vectors"):
         build_preset("glove", {}, tmp_path / "s")
+
+
+def test_the_error_for_an_unknown_file_lists_the_known_ones(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"glove, glove-6b, word2vec"):
+        fetch("glov", tmp_path)
+
+
+def test_every_source_is_an_official_address_over_https() -> None:
+    assert {"glove", "word2vec", "conceptnet"} <= set(SOURCES)
+    assert all(source.url.startswith("https://") and source.licence for source in SOURCES.values())

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from semco.errors import UserError
 from semco.labels.matching.lookup import Lookup, Match
 from semco.labels.matching.routes import ROUTES
+from semco.labels.matching.spelling import alternatives, normalise, spell, spellings
 from semco.labels.store import VectorStore
 
 TERMS = (
@@ -296,3 +297,53 @@ def test_half_of_an_unknown_name_is_not_corrected(store: VectorStore) -> None:
     """``entle`` is unknown, so ``retriver`` is not corrected to ``retriever`` either."""
     assert Lookup(store).find("EntleRetriver") is None
     assert Lookup(store).find("entle retriver") is None
+
+
+def test_keys_of_names() -> None:
+    assert spell("The  Hen-of the_Woods!") == "the_hen_of_woods"
+    assert spell("Vitamin A") == "vitamin_a"
+    assert spell("") == spell("🐶") == ""
+    assert spellings("T-shirt/top") == ("t_shirt_top", "t_shirt/top")
+    assert alternatives("T-shirt/top") == ("T-shirt", "top")
+    assert alternatives("plain name") == ("plain name",)
+    assert alternatives("///") == ("///",)
+
+
+@pytest.mark.parametrize(
+    ("text", "term"),
+    [
+        ("apple", "apple"),
+        ("Aquarium Fish", "aquarium_fish"),
+        ("aquarium_fish", "aquarium_fish"),
+        ("T-shirt", "t_shirt"),
+        ("  pickup -- truck\t", "pickup_truck"),
+        ("jack-o’-lantern", "jack_o'_lantern"),
+        ("jack-o'-lantern", "jack_o'_lantern"),
+        ("the hen of the woods", "hen_of_woods"),
+        ("A", "a"),
+        ("The", "the"),
+        ("vitamin A", "vitamin_a"),
+        ("ﬁsh", "fish"),
+        ("Ｃａｔ", "cat"),
+        ("CRÈME BRÛLÉE", "crème_brûlée"),
+        ("cre\u0300me", "crème"),
+        ("cat\u200bfish\ufeff", "catfish"),
+        ("non\u00a0breaking", "non_breaking"),
+        ("", ""),
+        (" _-- ", ""),
+        ("🐈", "🐈"),
+        ("Caf\udce9 au Lait", "café_au_lait"),
+        ("\ud800x", "\ufffdx"),
+    ],
+)
+def test_one_spelling(text: str, term: str) -> None:
+    assert normalise(text) == term
+
+
+@given(st.text())
+def test_normal_form_holds_no_gap_and_loses_nothing_when_normalised_again(text: str) -> None:
+    term = normalise(text)
+    assert not any(c.isspace() for c in term)
+    assert "__" not in term
+    assert not term.startswith("_")
+    assert not term.endswith("_")

@@ -20,7 +20,7 @@ def datasets(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
 ) -> None:
     """List the registered data sets: sizes, whether they are there, and what to put where."""
-    from semco.data.sources.overview import describe_datasets
+    from semco.data.sources.fetch import describe_datasets
 
     if context.invoked_subcommand is not None:
         return

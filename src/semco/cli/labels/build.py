@@ -1,4 +1,4 @@
-"""``semco labels build``."""
+"""``semco labels build`` and ``semco labels fetch``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from semco.cli.labels.display import print_store, progress_bars
+from semco.cli.labels.display import print_line, print_store, progress_bars
 from semco.cli.labels.options import parse_relations
 
 
@@ -33,3 +33,16 @@ def build(
     with progress_bars() as report:
         store = build_preset(preset, files, out, weights, dim, max_words, report)
     print_store(store)
+
+
+def fetch(
+    what: Annotated[str, typer.Argument(metavar="glove|glove-6b|word2vec|conceptnet", help="The file to download.")],
+    to: Annotated[Path, typer.Option(help="The folder for the file.")],
+) -> None:
+    """Download an official file; run it again to resume an interrupted download."""
+    from semco.labels.build.fetch import SOURCES
+    from semco.labels.build.fetch import fetch as download
+
+    with progress_bars() as report:
+        path = download(what, to, report)
+    print_line(f"{path}: {path.stat().st_size:,} bytes, licence {SOURCES[what].licence}")

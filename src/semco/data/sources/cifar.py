@@ -22,8 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semco.config import DataConfig
-from semco.data.arrays import from_arrays
-from semco.data.datasets import Dataset, ProgressCallback
+from semco.data.datasets import Dataset, ProgressCallback, from_arrays
 from semco.errors import UserError
 from semco.files import exists, expand_home, open_regular
 

@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from semco.data.listing import FILES, Entry, Listing
-from semco.data.sources.lists import numbered
-from semco.data.sources.rows import Rows, path_inside
+from semco.data.sources.rows import Rows, numbered, path_inside
 from semco.errors import UserError
 from semco.files import exists
 

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from semco.data.listing import FILES, Entry, Listing
-from semco.data.sources.lists import labelled_paths
-from semco.data.sources.rows import Role, Rows, path_inside
-from semco.data.wordnet import listed_names
+from semco.data.names import listed_names
+from semco.data.sources.rows import Role, Rows, labelled_paths, path_inside
 from semco.errors import UserError
 from semco.files import exists
 

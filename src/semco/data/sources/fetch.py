@@ -1,8 +1,4 @@
-"""Download the files of a registered data set and unpack them: complete, or not at all.
-
-An archive is unpacked into a temporary folder, whose content is then moved to its place. No member of an archive can
-write outside that folder.
-"""
+"""Registered data sets: which are there, and the download of their files, complete or not at all."""
 
 from __future__ import annotations
 
@@ -13,6 +9,7 @@ import zipfile
 from pathlib import Path
 
 from semco.config import REGISTERED_DATASETS
+from semco.config.datasets import RegisteredDataset
 from semco.data.sources.cub200 import is_official
 from semco.data.sources.mini_imagenet import folder_in
 from semco.download import Report, download, no_report
@@ -110,3 +107,24 @@ def _move_content(folder: Path, to: Path) -> None:
     for path in sorted(folder.iterdir()):
         if not exists(to / path.name):
             path.rename(to / path.name)
+
+
+def describe_datasets(root: Path) -> list[dict[str, str]]:
+    """Return what there is to know of each registered data set; ``root`` is where its files may be."""
+    return [_describe(name, dataset, root) for name, dataset in REGISTERED_DATASETS.items()]
+
+
+def _describe(name: str, dataset: RegisteredDataset, root: Path) -> dict[str, str]:
+    return {
+        "data set": name,
+        "title": dataset.title,
+        "classes": f"{dataset.classes}",
+        "training": f"{dataset.train_images:,}",
+        "test": f"{dataset.test_images:,}",
+        "pixels": f"{dataset.image_size}",
+        "there": "bundled" if dataset.is_bundled else "yes" if is_present(name, root) else "no",
+        "backbone": dataset.backbone or ("pretrained" if dataset.is_photos else "wrn-28-2"),
+        "layout": "nothing, it is part of the package" if dataset.is_bundled else dataset.layout,
+        "fetch": "yes" if dataset.files else "",
+        "licence": dataset.licence,
+    }

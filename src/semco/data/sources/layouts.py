@@ -14,9 +14,8 @@ from semco.data.folder import image_files, list_folder, subfolders
 from semco.data.listing import Listing, Part
 from semco.data.sources.cub200 import find_attributes, is_official, list_official
 from semco.data.sources.domainnet import find_lists, list_lists
-from semco.data.sources.label_table import add_labels_file, add_metadata, metadata_folders
-from semco.data.sources.lists import lines_of
-from semco.data.sources.rows import ROLES, Rows, path_inside
+from semco.data.sources.label_file import add_labels_file, add_metadata, metadata_folders
+from semco.data.sources.rows import ROLES, Rows, lines_of, path_inside
 from semco.data.sources.shards import add_shard, find_shards, numbered_classes
 from semco.data.sources.tables import add_table, find_tables, names_beside
 from semco.errors import UserError

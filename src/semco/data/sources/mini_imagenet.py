@@ -15,9 +15,8 @@ from pathlib import Path
 
 from semco.data.folder import class_folders_of, image_files, subfolders
 from semco.data.listing import FILES, Entry, Listing
-from semco.data.names import simplify_name
+from semco.data.names import simplify_name, wordnet_names
 from semco.data.sources.rows import Rows, path_inside
-from semco.data.wordnet import wordnet_names
 from semco.errors import UserError, brief
 from semco.files import exists, read_text
 

@@ -10,8 +10,7 @@ from zipfile import ZipFile, ZipInfo
 import numpy as np
 from numpy.typing import NDArray
 
-from semco.data.arrays import from_arrays
-from semco.data.datasets import Dataset
+from semco.data.datasets import Dataset, from_arrays
 from semco.data.npy import read_npy
 from semco.errors import UserError, nearest
 from semco.files import ZIP_ERRORS, exists, open_regular, open_zip, open_zip_member

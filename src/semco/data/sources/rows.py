@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -12,8 +12,40 @@ import numpy as np
 
 from semco.data.datasets import choose_classes
 from semco.data.listing import UNLABELLED, Entry, Listing, Part
-from semco.data.wordnet import readable_class, wordnet_notes
+from semco.data.names import readable_class, wordnet_notes
 from semco.errors import UserError, brief
+from semco.files import read_text
+
+# Bytes of a list that are read: about ten million lines.
+MOST_BYTES = 1 << 30
+
+
+def lines_of(file: Path) -> Iterator[tuple[int, str]]:
+    """Yield the number and the text of each line that is not blank."""
+    for number, line in enumerate(read_text(file, MOST_BYTES, "utf-8-sig").splitlines(), 1):
+        if line.strip():
+            yield number, line.strip()
+
+
+def numbered(file: Path) -> dict[str, str]:
+    """Return the lines "1 001.Black_footed_Albatross/a.jpg" of a list as a table from the first word to the rest."""
+    table: dict[str, str] = {}
+    for number, line in lines_of(file):
+        key, _, rest = line.partition(" ")
+        if not rest.strip():
+            raise UserError(f"{file}, line {number}: {brief(line)} does not have two columns; restore the file.")
+        table[key] = rest.strip()
+    return table
+
+
+def labelled_paths(file: Path) -> Iterator[tuple[str, str]]:
+    """Yield path and class number of the lines "real/airplane/real_002_000001.jpg 1" of a list."""
+    for number, line in lines_of(file):
+        path, _, label = line.rpartition(" ")
+        if not path.strip() or not label.isdecimal():
+            raise UserError(f"{file}, line {number}: {brief(line)} is not a path and a class number; correct the line.")
+        yield path.strip(), label
+
 
 Role = Literal["train", "validation", "test"]
 # What folders, shards and columns call the parts of a data set.

@@ -17,8 +17,7 @@ from typing import BinaryIO
 from semco.data.decode import IMAGE_SUFFIXES
 from semco.data.folder import subfolders
 from semco.data.listing import Entry
-from semco.data.sources.lists import lines_of
-from semco.data.sources.rows import ROLES, Role, Rows
+from semco.data.sources.rows import ROLES, Role, Rows, lines_of
 from semco.errors import UserError
 from semco.files import exists, open_regular
 

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
-from semco.distributed.parent import parent_environment
+from semco.distributed.launch import parent_environment
 from semco.experiment.comparison import Cell, Outcome
 from semco.experiment.engines import OnBegin, OnEnd
 from semco.files import write_text

@@ -15,7 +15,7 @@ from typing import Any
 
 from semco.config import Config
 from semco.distributed.cluster import RayOptions, check_shared, connect, last_line
-from semco.distributed.parent import GRACE
+from semco.distributed.launch import GRACE
 from semco.errors import UserError
 from semco.experiment.comparison import Cell, Outcome
 from semco.experiment.engines import OnBegin, OnEnd

@@ -2,19 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
+from itertools import combinations
 from typing import Any
 
 import yaml
 
 from semco.config import LabelsConfig
 from semco.data.class_names import class_names
+from semco.data.names import simplify_name
 from semco.experiment.paper.reproduction import FOLDER
 from semco.groups.grouping import Groups, group_classes
-from semco.groups.published import GroupScores, score_groups
 from semco.labels import label_source
+
+Pair = frozenset[str]
+
+
+@dataclass(frozen=True)
+class GroupScores:
+    """Agreement of the pairs of classes that share a group."""
+
+    precision: float | None  # None: no pair was found
+    recall: float | None  # None: no pair was published
+    f1: float
+    right: int  # pairs that were found and are published
+    found: int
+    published: int
+
+
+def pairs_of(groups: Iterable[Sequence[str]]) -> set[Pair]:
+    """Return all pairs of names within a group."""
+    return {frozenset(pair) for members in groups for pair in combinations(members, 2)}
+
+
+def score_groups(found: Sequence[Sequence[str]], published: Sequence[Sequence[str]]) -> GroupScores:
+    """Compare the groups that were found with published ones; underscores and spaces are alike."""
+    ours, theirs = ({frozenset(map(simplify_name, pair)) for pair in pairs_of(groups)} for groups in (found, published))
+    both = len(ours & theirs)
+    return GroupScores(
+        both / len(ours) if ours else None,
+        both / len(theirs) if theirs else None,
+        2 * both / (len(ours) + len(theirs)) if ours or theirs else 1.0,
+        both,
+        len(ours),
+        len(theirs),
+    )
+
 
 GRID = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5)
 

@@ -22,7 +22,7 @@ from semco.experiment.comparison import Cell, Outcome
 from semco.experiment.paper.gpu_hours import GpuEstimate, gradient_images
 from semco.models import build_network
 from semco.run.folder import RunFolder
-from semco.training.timing import shortest_time
+from semco.training.execution import shortest_time
 
 FOLDER = Path(__file__).parent
 Scale = Literal["full", "cpu"]

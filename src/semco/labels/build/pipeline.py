@@ -8,7 +8,11 @@ Shapes: n terms of the vocabulary, d embedding size.
 
 from __future__ import annotations
 
+import hashlib
+import json
+import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +24,7 @@ from scipy import sparse
 
 from semco.download import Report, no_report, sha256
 from semco.errors import UserError
+from semco.files import ZIP_ERRORS, atomic_path, open_regular
 from semco.labels.build.combine import combine
 from semco.labels.build.infer import compose_missing, translate_missing
 from semco.labels.build.readers.conceptnet import Edges, read_conceptnet
@@ -28,7 +33,6 @@ from semco.labels.build.readers.vectors import VectorSet
 from semco.labels.build.readers.word2vec import read_word2vec
 from semco.labels.build.retrofit import own_weights, retrofit
 from semco.labels.build.settings import RELATIONS, BuildSettings, check_settings
-from semco.labels.build.stages import Arrays, Stages, pack_terms, unpack_terms
 from semco.labels.build.vocabulary import (
     Vocabulary,
     is_a_pairs,
@@ -38,6 +42,56 @@ from semco.labels.build.vocabulary import (
 )
 from semco.labels.eps import sibling_eps
 from semco.labels.store import VectorStore, check_replaceable, unit_rows
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+class Stages:
+    """Arrays of finished stages, each in a file named after the stage's inputs and settings."""
+
+    def __init__(self, folder: Path, report: Report) -> None:
+        self.folder = folder
+        self.report = report
+
+    def load_or_compute(self, name: str, inputs: list[Path], settings: Any, compute: Callable[[], Arrays]) -> Arrays:
+        """Return the stage's arrays, read from disk if the same inputs and settings produced them before.
+
+        A stored file that is damaged is computed again.
+        """
+        path = self.folder / f"{name}-{fingerprint(inputs, settings)}.npz"
+        if path.is_file():
+            # The file is opened here, because NumPy does not close a damaged one.
+            damage = suppress(*ZIP_ERRORS, ValueError, RuntimeError, LookupError)
+            with damage, open_regular(path) as stream, np.load(stream) as stored:
+                return dict(stored)
+        arrays = compute()
+        with atomic_path(path) as temporary, temporary.open("wb") as stream:
+            np.savez(stream, allow_pickle=False, **arrays)
+        return arrays
+
+    def remove(self) -> None:
+        """Delete all stored stages."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def fingerprint(inputs: list[Path], settings: Any) -> str:
+    """Return a hash of the settings and of the files' names, sizes and modification times.
+
+    The content of the files is left out: reading gigabytes would take longer than any stage.
+    """
+    stats = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in inputs if path.is_file()]
+    return hashlib.sha256(json.dumps([stats, settings], sort_keys=True).encode()).hexdigest()[:16]
+
+
+def pack_terms(terms: list[str]) -> NDArray[np.uint8]:
+    """Return terms as one array of bytes."""
+    return np.frombuffer("\n".join(terms).encode(errors="surrogatepass"), dtype=np.uint8)
+
+
+def unpack_terms(packed: NDArray[np.uint8]) -> list[str]:
+    """Return the terms that `pack_terms` packed."""
+    return packed.tobytes().decode(errors="surrogatepass").split("\n")
+
 
 Rows = NDArray[np.float32]
 Mask = NDArray[np.bool_]

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from semco.data.wordnet import readable_class
+from semco.data.names import readable_class
 from semco.errors import UserError
 from semco.labels.matching.routes import (
     CONFIDENCE,
@@ -23,8 +23,7 @@ from semco.labels.matching.routes import (
     Terms,
     Vocabulary,
 )
-from semco.labels.matching.spelling import alternatives, is_negated, shorten, spell, spellings
-from semco.labels.matching.terms import normalise
+from semco.labels.matching.spelling import alternatives, is_negated, normalise, shorten, spell, spellings
 from semco.labels.store import VectorStore
 
 WHOLE_NAME_ROUTES = ("exact", "without article")

@@ -8,9 +8,8 @@ from pathlib import Path
 from semco.config import flat_fields
 from semco.errors import UserError
 from semco.evaluation.samples import SMALL_IMAGE, picture_url
-from semco.report.analysis.confused import ConfusedImage, most_confused
+from semco.report.analysis.confused import ConfusedImage, most_confused, training_pictures
 from semco.report.analysis.counts import ClassCounts, add_counts, has_both_heads, read_class_counts
-from semco.report.analysis.pictures import training_pictures
 from semco.report.analysis.similarity import SimilarClasses, find_similar_classes
 from semco.report.names import group_by_experiment, method_title
 from semco.report.pseudo_label_figures import (

@@ -21,7 +21,7 @@ from pyarrow import csv
 from semco.download import Report, no_report
 from semco.errors import UserError
 from semco.labels.build.readers.stream import decode, line_blocks, open_bytes
-from semco.labels.matching.terms import normalise
+from semco.labels.matching.spelling import normalise
 
 _COLUMNS = ["uri", "relation", "start", "end", "info"]
 _ENGLISH = b"/c/en/"

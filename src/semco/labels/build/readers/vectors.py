@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semco.labels.build.readers.stream import decode
-from semco.labels.matching.terms import normalise
+from semco.labels.matching.spelling import normalise
 
 LARGEST_DIM = 65_536  # numbers per vector
 
