@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from semco.data.inputs import images_at_a_time
-from semco.data.storage.mapped import in_chunks
 from semco.data.normalise import normalise_images
+from semco.data.storage.mapped import in_chunks
 from semco.errors import UserError
 from semco.evaluation import metrics
 from semco.evaluation.metrics import Confusion, confusion_of
