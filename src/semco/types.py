@@ -184,6 +184,7 @@ class Task:
     pool_size: int  # number of unlabelled images
     num_features: int = 0  # F of the backbone, for methods with trainable layers of their own
     has_attributes: bool = False  # whether the label vectors say how the classes look, and not what their names mean
+    published: str = ""  # the backbone, if its published weights are loaded: these have an ImageNet classifier
 
     @property
     def num_classes(self) -> int:

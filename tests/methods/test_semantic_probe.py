@@ -15,6 +15,7 @@ from torch.nn.functional import cross_entropy, normalize
 from semco.methods import semantic_probe as probe
 from semco.methods.semantic_probe import (
     Floats,
+    Prior,
     SemanticProbe,
     SemanticProbeConfig,
     fit_with_prior,
@@ -34,11 +35,18 @@ CLASSES, AXES = 4, 6
 EQUAL = torch.full((CLASSES,), 1 / CLASSES)
 
 
-def make_problem() -> tuple[Tensor, Tensor, Tensor, Floats]:
-    """Labelled rows (12, D), their classes, a pool (50, D) and the factor of a prior."""
+def make_problem() -> tuple[Tensor, Tensor, Tensor, Prior]:
+    """Labelled rows (12, D), their classes, a pool (50, D) and a prior."""
     generator = torch.Generator().manual_seed(0)
     x, pool = (normalize(torch.randn(n, AXES, generator=generator), dim=1) for n in (12, 50))
-    return x, torch.arange(12) % CLASSES, pool, prior_factor(torch.randn(CLASSES, 5, generator=generator), 1.5)
+    factor = prior_factor(torch.randn(CLASSES, 5, generator=generator), 1.5)
+    mean = torch.randn(AXES, CLASSES, generator=generator).double().numpy()
+    return x, torch.arange(12) % CLASSES, pool, Prior(factor, mean)
+
+
+def flat_prior(size: int, classes: int, deviation: float = 1.0) -> Prior:
+    """The weights of the classes are independent, and their mean is 0."""
+    return Prior(deviation * np.eye(classes), np.zeros((size, classes)))
 
 
 def test_the_transform_is_a_root_and_a_principal_component_analysis() -> None:
@@ -72,10 +80,17 @@ def test_the_prior_makes_weights_of_similar_classes_alike() -> None:
 
 def test_without_a_prior_it_is_logistic_regression() -> None:
     x, class_ids, _, _ = make_problem()
-    a, b = logistic_regression(x.double().numpy(), class_ids.numpy(), np.eye(CLASSES), penalty=0.5)
+    a, b = logistic_regression(x.double().numpy(), class_ids.numpy(), flat_prior(AXES, CLASSES), penalty=0.5)
     model = LogisticRegression(C=2.0, tol=1e-8, max_iter=1000).fit(x.double().numpy(), class_ids.numpy())
     np.testing.assert_allclose(a.T - a.T.mean(axis=0), model.coef_, atol=2e-3)
     np.testing.assert_allclose(b - b.mean(), model.intercept_ - model.intercept_.mean(), atol=2e-3)
+
+
+def test_with_a_strong_penalty_the_weights_are_those_of_the_prior() -> None:
+    x, class_ids, _, prior = make_problem()
+    weight = np.arange(AXES * CLASSES, dtype=float).reshape(AXES, CLASSES)
+    a, _ = logistic_regression(x.double().numpy(), class_ids.numpy(), Prior.of(prior.factor, weight), penalty=1e6)
+    np.testing.assert_allclose(a @ prior.factor.T, weight, atol=1e-4)
 
 
 def test_the_gradient_of_the_mutual_information_is_that_of_autograd() -> None:
@@ -90,32 +105,33 @@ def test_the_gradient_of_the_mutual_information_is_that_of_autograd() -> None:
 
 
 def test_the_steps_are_those_of_torch() -> None:
-    x, class_ids, pool, factor = make_problem()
+    x, class_ids, pool, prior = make_problem()
     config = SemanticProbeConfig()
-    start = logistic_regression(x.double().numpy(), class_ids.numpy(), factor, config.penalty)
+    start = logistic_regression(x.double().numpy(), class_ids.numpy(), prior, config.penalty)
     shares = torch.tensor([0.1, 0.2, 0.3, 0.4])
-    head = solve(x, class_ids, pool, torch.from_numpy(factor).float(), shares, start, config)
+    head = solve(x, class_ids, pool, prior, shares, start, config)
+    factor, mean_a = (torch.from_numpy(each).float() for each in prior)
     a, b = (torch.tensor(each, dtype=torch.float32, requires_grad=True) for each in start)
     optimiser = torch.optim.Adam([a, b], lr=probe.RATE)
     for _ in range(probe.STEPS):
-        weight = a @ torch.from_numpy(factor).float().T
+        weight = a @ factor.T
         log_p = (pool @ weight + b + (4 * shares).log()).log_softmax(dim=1)
         mean = log_p.exp().mean(dim=0)
-        loss = cross_entropy(x @ weight + b, class_ids) + config.penalty / (2 * len(x)) * a.square().sum()
+        loss = cross_entropy(x @ weight + b, class_ids) + config.penalty / (2 * len(x)) * (a - mean_a).square().sum()
         loss = loss - config.sure * (log_p.exp() * log_p).sum(dim=1).mean()
         loss = loss + config.diverse * (mean * (mean / shares).log()).sum()
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
-    torch.testing.assert_close(head.weight, (a @ torch.from_numpy(factor).float().T).T.detach(), atol=1e-3, rtol=1e-3)
+    torch.testing.assert_close(head.weight, (a @ factor.T).T.detach(), atol=1e-3, rtol=1e-3)
     torch.testing.assert_close(head.bias, b.detach(), atol=1e-3, rtol=1e-3)
 
 
 def test_a_large_pool_in_batches_gives_nearly_the_same_head(monkeypatch: pytest.MonkeyPatch) -> None:
-    x, class_ids, _, factor = make_problem()
+    x, class_ids, _, prior = make_problem()
     pool = normalize(torch.randn(4000, AXES, generator=torch.Generator().manual_seed(2)), dim=1)
-    start = logistic_regression(x.double().numpy(), class_ids.numpy(), factor, 0.05)
-    arguments = x, class_ids, pool, torch.from_numpy(factor).float(), EQUAL, start, SemanticProbeConfig()
+    start = logistic_regression(x.double().numpy(), class_ids.numpy(), prior, 0.05)
+    arguments = x, class_ids, pool, prior, EQUAL, start, SemanticProbeConfig()
     whole = solve(*arguments)
     monkeypatch.setattr(probe, "BATCH", 500)
     batches = solve(*arguments)
@@ -125,10 +141,10 @@ def test_a_large_pool_in_batches_gives_nearly_the_same_head(monkeypatch: pytest.
 
 
 def test_without_a_pool_it_is_the_logistic_regression() -> None:
-    x, class_ids, pool, factor = make_problem()
-    start = logistic_regression(x.double().numpy(), class_ids.numpy(), factor, 0.05)
-    head = solve(x, class_ids, pool[:0], torch.from_numpy(factor).float(), EQUAL, start, SemanticProbeConfig())
-    np.testing.assert_allclose(head.weight.numpy(), factor @ start[0].T, atol=1e-5)
+    x, class_ids, pool, prior = make_problem()
+    start = logistic_regression(x.double().numpy(), class_ids.numpy(), prior, 0.05)
+    head = solve(x, class_ids, pool[:0], prior, EQUAL, start, SemanticProbeConfig())
+    np.testing.assert_allclose(head.weight.numpy(), prior.factor @ start[0].T, atol=1e-5)
 
 
 def test_heads_with_and_without_the_names_are_averaged_unless_there_are_attributes() -> None:
@@ -138,7 +154,7 @@ def test_heads_with_and_without_the_names_are_averaged_unless_there_are_attribut
     task = Task(names, vectors, torch.arange(CLASSES), torch.full((CLASSES,), 3), len(pool))
     hedged = SemanticProbe(SemanticProbeConfig(), task).fit(x, class_ids, pool)
     known = SemanticProbe(SemanticProbeConfig(), replace(task, has_attributes=True)).fit(x, class_ids, pool)
-    alone = fit_with_prior(x, class_ids, pool, np.sqrt(3) * np.eye(CLASSES), SemanticProbeConfig())
+    alone = fit_with_prior(x, class_ids, pool, flat_prior(AXES, CLASSES, np.sqrt(3)), SemanticProbeConfig())
     logits = (known.logits(pool) + alone.logits(pool)) / 2
     torch.testing.assert_close(hedged.logits(pool), logits)
     unhedged = SemanticProbe(SemanticProbeConfig(hedge=False), task).fit(x, class_ids, pool)
@@ -173,16 +189,19 @@ def make_skewed(ratio: float) -> tuple[Floats, np.ndarray, Floats]:
 
 def test_the_shares_of_a_skewed_pool_are_found() -> None:
     x, class_ids, pool = make_skewed(0.9)
-    start = logistic_regression(x, class_ids, np.eye(2), 0.05)
-    assert abs(pool_shares(x, class_ids, pool, np.eye(2), start, 0.05)[0] - 0.9) < 0.05
+    start = logistic_regression(x, class_ids, flat_prior(x.shape[1], 2), 0.05)
+    assert abs(pool_shares(x, class_ids, pool, flat_prior(x.shape[1], 2), start, 0.05)[0] - 0.9) < 0.05
 
 
 def test_shares_that_depend_on_single_labels_are_nearer_to_equal_ones() -> None:
     """Labels that say nothing: what is found without some of them differs from what all say."""
     rng = np.random.default_rng(5)
     x, pool, class_ids = rng.normal(size=(10, 8)), rng.normal(size=(200, 8)), np.arange(10) % 2
-    start = logistic_regression(x, class_ids, np.eye(2), 0.05)
-    found, shares = shares_by_em(pool @ start[0] + start[1]), pool_shares(x, class_ids, pool, np.eye(2), start, 0.05)
+    start = logistic_regression(x, class_ids, flat_prior(x.shape[1], 2), 0.05)
+    found, shares = (
+        shares_by_em(pool @ start[0] + start[1]),
+        pool_shares(x, class_ids, pool, flat_prior(x.shape[1], 2), start, 0.05),
+    )
     assert 0 <= shares[0] - 0.5 < 0.8 * (found[0] - 0.5)
 
 
@@ -190,12 +209,12 @@ def test_a_skewed_pool_does_not_move_the_border() -> None:
     x, class_ids, pool = make_skewed(0.95)
     tensors = (torch.from_numpy(each).float() for each in (x, pool))
     labelled, unlabelled = tensors
-    head = fit_with_prior(labelled, torch.from_numpy(class_ids), unlabelled, np.eye(2), SemanticProbeConfig())
+    head = fit_with_prior(labelled, torch.from_numpy(class_ids), unlabelled, flat_prior(2, 2), SemanticProbeConfig())
     assert int((head.logits(unlabelled).argmax(dim=1) == 0).sum()) == 190
 
 
 def test_shares_of_many_classes_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "MOST_ESTIMATED", 3)
     monkeypatch.setattr(probe, "pool_shares", None)  # not called
-    x, class_ids, pool, factor = make_problem()
-    fit_with_prior(x, class_ids, pool, factor, SemanticProbeConfig())
+    x, class_ids, pool, prior = make_problem()
+    fit_with_prior(x, class_ids, pool, prior, SemanticProbeConfig())

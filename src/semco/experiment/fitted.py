@@ -128,10 +128,11 @@ def _fit_method(
     pool = some_of(split.unlabelled, method.most_pool, context.config.training.seed)
     everything = np.union1d(split.labelled, pool)
     transform = method.transform(_rows(training, everything))
+    features = method.features(_rows(training, everything), transform)
     change = _plain if transform is None else transform
     x, unlabelled = (_rows(training, each).through(change) for each in (split.labelled, pool))
-    head = method.fit(x, class_ids, unlabelled)
-    logits, held_out = _held_out(context, x, lambda rows, own: method.fit(rows, own, unlabelled))
+    head = method.fit(x, class_ids, unlabelled, features)
+    logits, held_out = _held_out(context, x, lambda rows, own: method.fit(rows, own, unlabelled, features))
     return _measure(context, training, test, Candidate(head, transform, {}), logits, held_out)
 
 

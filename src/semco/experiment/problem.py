@@ -21,6 +21,7 @@ from semco.experiment.loading import vectors_of
 from semco.groups.grouping import Groups, group_classes
 from semco.labels.embeddings import LabelEmbeddings, centred
 from semco.models import inspect_backbone
+from semco.models.pretrained import published_name
 from semco.run.checkpoint import checkpoints
 from semco.run.data_record import changes_of_dataset
 from semco.run.folder import RunFolder
@@ -47,6 +48,7 @@ class Problem:
     std: tuple[float, ...]
     data_seal: DataSeal
     has_attributes: bool = False  # whether the label vectors are class attributes, not made of names
+    published: str = ""  # the backbone, if its published weights are loaded
 
     @property
     def labelled_class_ids(self) -> Tensor:
@@ -63,6 +65,7 @@ class Problem:
             pool_size=len(self.split.unlabelled),
             num_features=self.num_features,
             has_attributes=self.has_attributes,
+            published=self.published,
         )
 
     @cached_property
@@ -104,7 +107,8 @@ def make_problem(
     mean, std = backbone.mean or dataset.mean, backbone.std or dataset.std
     features, seal = backbone.out_features, DataSeal(dataset)
     has_attributes = config.labels.source in ("attributes", "matrix")
-    return Problem(dataset, split, embeddings, groups, label_vectors, features, mean, std, seal, has_attributes)
+    known, published = (dataset, split, embeddings, groups, label_vectors), published_name(config.model)
+    return Problem(*known, features, mean, std, seal, has_attributes, published)
 
 
 def _report_skipped(dataset: Dataset, observer: Observer) -> None:

@@ -151,8 +151,12 @@ class FittedMethod(Method[C]):
         """Return what is fitted to the labelled photos and the pool; None if the head reads plain features."""
         return None
 
+    def features(self, photos: Photos, transform: FeatureTransform | None) -> Tensor | None:  # noqa: ARG002
+        """Return a matrix (D, F) from what the head reads to the features, if `fit` needs it; labels do not matter."""
+        return None
+
     @abstractmethod
-    def fit(self, x: Tensor, class_ids: Tensor, pool: Tensor) -> LinearHead:
+    def fit(self, x: Tensor, class_ids: Tensor, pool: Tensor, features: Tensor | None = None) -> LinearHead:
         """Return the head for labelled rows (N, D) of these classes (N,), and the rows (U, D) of the pool."""
 
     def pseudo_labels(self, weak: Outputs, index: Tensor) -> Mapping[str, PseudoLabels]:

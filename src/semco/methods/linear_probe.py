@@ -44,7 +44,13 @@ class LinearProbe(FittedMethod[LinearProbeConfig]):
         super().__init__(config, task)
         self._num_classes = task.num_classes
 
-    def fit(self, x: Tensor, class_ids: Tensor, pool: Tensor) -> LinearHead:  # noqa: ARG002
+    def fit(
+        self,
+        x: Tensor,
+        class_ids: Tensor,
+        pool: Tensor,  # noqa: ARG002
+        features: Tensor | None = None,  # noqa: ARG002
+    ) -> LinearHead:
         return fit_probe(x, class_ids, self._num_classes).head
 
 

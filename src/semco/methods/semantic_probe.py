@@ -9,6 +9,8 @@ Shapes: N labelled photos, U photos of the pool, V views, F features, D axes, K 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -20,7 +22,9 @@ from torch.nn.functional import normalize
 from semco.config import MethodConfig
 from semco.labels.embeddings import SAME
 from semco.methods.base import FittedMethod, Photos
+from semco.methods.imagenet_prior import features_of_rows, prior_mean, similar_classes
 from semco.models import FeatureTransform, LinearHead
+from semco.models.pretrained import published_classifier
 from semco.models.transform import root
 from semco.types import Task
 
@@ -37,6 +41,18 @@ READ, NOISE = 1024, 1e-9
 Floats = NDArray[np.float64]
 
 
+class Prior(NamedTuple):
+    """A Gaussian prior of the weights x A L' of the head: A has independent entries around a mean."""
+
+    factor: Floats  # L (K, K)
+    mean: Floats  # of A (D, K)
+
+    @classmethod
+    def of(cls, factor: Floats, weight: Floats) -> Prior:
+        """Return the prior with this factor (K, K) whose mean gives these weights (D, K)."""
+        return cls(factor, np.linalg.solve(factor, weight.T).T)
+
+
 class SemanticProbeConfig(MethodConfig):
     name: str = "semantic_probe"
     axes: int = Field(default=300, ge=1, le=4096)
@@ -46,6 +62,9 @@ class SemanticProbeConfig(MethodConfig):
     hedge: bool = True
     """Average the head with one fitted without label vectors, if these come from class names: a name may say little
     about how a class looks. With class attributes there is no second head."""
+    classifier: bool = True
+    """Shrink the head towards what the published ImageNet classifier of the backbone says about classes with similar
+    names, and not towards 0. Backbones without published weights have none."""
     penalty: float = Field(default=0.05, gt=0)
     """Strength of the L2 penalty of the logistic regression."""
     close_up: bool = True
@@ -74,43 +93,46 @@ class SemanticProbe(FittedMethod[SemanticProbeConfig]):
         super().__init__(config, task)
         self.register_buffer("label_vectors", task.label_vectors.clone(), persistent=False)
         self._is_hedged = config.hedge and not task.has_attributes
+        self._names, self._published = task.class_names, task.published if config.classifier else ""
 
     def transform(self, photos: Photos) -> FeatureTransform:
         mean, axes = principal_axes(photos, self.config.axes)
         return FeatureTransform(mean, axes, has_close_up=self.config.close_up)
 
-    def fit(self, x: Tensor, class_ids: Tensor, pool: Tensor) -> LinearHead:
-        vectors = self.label_vectors.cpu()
-        head = fit_with_prior(
-            x.cpu(), class_ids.cpu(), pool.cpu(), prior_factor(vectors, self.config.prior), self.config
-        )
-        if not self._is_hedged:
-            return head
-        alone = np.sqrt(1 + self.config.prior) * np.eye(len(vectors))  # classes share nothing
-        other = fit_with_prior(x.cpu(), class_ids.cpu(), pool.cpu(), alone, self.config)
-        # The mean of the logits of two linear heads is a linear head.
-        return LinearHead((head.weight + other.weight) / 2, (head.bias + other.bias) / 2)
+    def features(self, photos: Photos, transform: FeatureTransform | None) -> Tensor | None:
+        return features_of_rows(photos, transform) if self._published and transform is not None else None
+
+    def fit(self, x: Tensor, class_ids: Tensor, pool: Tensor, features: Tensor | None = None) -> LinearHead:
+        x, class_ids, pool, vectors = x.cpu(), class_ids.cpu(), pool.cpu(), self.label_vectors.cpu()
+        mean = np.zeros((x.shape[1], len(vectors)))
+        if features is not None:
+            classifier, similar = published_classifier(self._published), similar_classes(self._names)
+            mean = prior_mean(features, classifier, similar, x, class_ids, pool).double().numpy()
+        factors = [prior_factor(vectors, self.config.prior)]
+        if self._is_hedged:
+            factors.append(np.sqrt(1 + self.config.prior) * np.eye(len(vectors)))  # classes share nothing
+        heads = [fit_with_prior(x, class_ids, pool, Prior.of(each, mean), self.config) for each in factors]
+        # The mean of the logits of linear heads is a linear head.
+        weight, bias = (sum(each) / len(heads) for each in zip(*((one.weight, one.bias) for one in heads), strict=True))
+        return LinearHead(weight, bias)
 
 
-def fit_with_prior(
-    x: Tensor, class_ids: Tensor, pool: Tensor, factor: Floats, config: SemanticProbeConfig
-) -> LinearHead:
-    """Return the head for labelled rows (N, D) of classes (N,) and a pool (U, D), with the factor (K, K) of a prior."""
-    rows, labels = x.double().numpy(), class_ids.numpy()
+def fit_with_prior(x: Tensor, class_ids: Tensor, pool: Tensor, prior: Prior, config: SemanticProbeConfig) -> LinearHead:
+    """Return the head for labelled rows (N, D) of classes (N,) and a pool (U, D)."""
+    rows, labels, classes = x.double().numpy(), class_ids.numpy(), len(prior.factor)
     with threadpool_limits(1):  # for matrices this small, threads wait for each other most of the time
-        start = logistic_regression(rows, labels, factor, config.penalty)
-        shares = np.full(len(factor), 1 / len(factor))
-        if len(factor) <= MOST_ESTIMATED and len(pool):
-            shares = pool_shares(rows, labels, pool[:BATCH].double().numpy(), factor, start, config.penalty)
-    prior, expected = torch.from_numpy(factor).float(), torch.from_numpy(shares).float()
-    return solve(x, class_ids, pool, prior, expected, start, config)
+        start = logistic_regression(rows, labels, prior, config.penalty)
+        shares = np.full(classes, 1 / classes)
+        if classes <= MOST_ESTIMATED and len(pool):
+            shares = pool_shares(rows, labels, pool[:BATCH].double().numpy(), prior, start, config.penalty)
+    return solve(x, class_ids, pool, prior, torch.from_numpy(shares).float(), start, config)
 
 
 def pool_shares(
     x: Floats,
     class_ids: NDArray[np.int64],
     pool: Floats,
-    factor: Floats,
+    prior: Prior,
     start: tuple[Floats, Floats],
     penalty: float,
 ) -> Floats:
@@ -119,14 +141,14 @@ def pool_shares(
     Its variance comes from leaving out parts of the labels in turn (jackknife): the certainty is
     1 - variance / squared distance from equal shares, at least 0.
     """
-    found = shares_by_em(pool @ start[0] @ factor.T + start[1])
+    found = shares_by_em(pool @ start[0] @ prior.factor.T + start[1])
     part = np.empty(len(x), dtype=np.int64)
     part[np.argsort(class_ids, kind="stable")] = np.arange(len(x)) % PARTS
     kept = [part != number for number in range(PARTS)]
-    fits = [logistic_regression(x[rows], class_ids[rows], factor, penalty) for rows in kept if rows.any()]
-    others = np.stack([shares_by_em(pool @ a @ factor.T + b) for a, b in fits])
+    fits = [logistic_regression(x[rows], class_ids[rows], prior, penalty) for rows in kept if rows.any()]
+    others = np.stack([shares_by_em(pool @ a @ prior.factor.T + b) for a, b in fits])
     variance = (len(others) - 1) / len(others) * np.square(others - others.mean(axis=0)).sum()
-    equal = 1 / len(factor)
+    equal = 1 / len(prior.factor)
     certainty = max(0.0, 1 - variance / max(np.square(found - equal).sum(), 1e-12))
     shares: Floats = np.maximum(equal + certainty * (found - equal), LEAST_SHARE)
     shares /= shares.sum()
@@ -176,24 +198,22 @@ def prior_factor(label_vectors: Tensor, prior: float) -> Floats:
     return factor
 
 
-def logistic_regression(
-    x: Floats, class_ids: NDArray[np.int64], factor: Floats, penalty: float
-) -> tuple[Floats, Floats]:
-    """Return A (D, K) and b (K,) that minimise the sum of CE(x A L' + b) + penalty / 2 |A|²."""
+def logistic_regression(x: Floats, class_ids: NDArray[np.int64], prior: Prior, penalty: float) -> tuple[Floats, Floats]:
+    """Return A (D, K) and b (K,) that minimise the sum of CE(x A L' + b) + penalty / 2 |A - prior mean|²."""
     from scipy.optimize import minimize
     from scipy.special import log_softmax
 
-    size, classes = x.shape[1], len(factor)
+    (factor, mean), size, classes = prior, x.shape[1], len(prior.factor)
     targets = np.eye(classes)[class_ids]
 
     def loss(values: Floats) -> tuple[float, Floats]:
         a, b = values[:-classes].reshape(size, classes), values[-classes:]
         log_p = log_softmax(x @ a @ factor.T + b, axis=1)
         errors = np.exp(log_p) - targets
-        gradient = np.concatenate([(x.T @ errors @ factor + penalty * a).ravel(), errors.sum(axis=0)])
-        return float(-(targets * log_p).sum() + penalty / 2 * np.square(a).sum()), gradient
+        gradient = np.concatenate([(x.T @ errors @ factor + penalty * (a - mean)).ravel(), errors.sum(axis=0)])
+        return float(-(targets * log_p).sum() + penalty / 2 * np.square(a - mean).sum()), gradient
 
-    start = np.zeros(size * classes + classes)
+    start = np.concatenate([mean.ravel(), np.zeros(classes)])
     found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": ITERATIONS}).x
     return found[:-classes].reshape(size, classes), found[-classes:]
 
@@ -203,20 +223,20 @@ def solve(
     x: Tensor,
     class_ids: Tensor,
     pool: Tensor,
-    factor: Tensor,
+    prior: Prior,
     shares: Tensor,
     start: tuple[Floats, Floats],
     config: SemanticProbeConfig,
 ) -> LinearHead:
     """Return the head after `STEPS` steps of Adam from a logistic regression A, b on
 
-    mean CE + penalty / (2 N) |A|² + sure mean H(p) + diverse KL(mean p || shares), where p are the predictions for
-    the pool, whose classes have these shares (K,). The head itself predicts for equal shares. If the shares are equal,
-    the last term is -diverse H(mean p), up to a constant.
+    mean CE + penalty / (2 N) |A - prior mean|² + sure mean H(p) + diverse KL(mean p || shares), where p are the
+    predictions for the pool, whose classes have these shares (K,). The head itself predicts for equal shares. If the
+    shares are equal, the last term is -diverse H(mean p), up to a constant.
 
     A pool (U, D) that is larger than `BATCH` is read in random batches, and mean p is a running mean.
     """
-    a, b = (torch.from_numpy(each).float() for each in start)
+    a, b, factor, centre = (torch.from_numpy(each).float() for each in (*start, *prior))
     targets = torch.nn.functional.one_hot(class_ids, len(factor)).float()
     adam, generator = (Adam(a), Adam(b)), torch.Generator().manual_seed(0)
     offset = (len(shares) * shares).log()
@@ -229,7 +249,7 @@ def solve(
         mean = p.mean(dim=0) if mean is None or is_whole else mean.lerp(p.mean(dim=0), MOMENTUM)
         labelled = ((x @ weight + b).softmax(dim=1) - targets) / len(x)
         errors = information_gradient(p, mean / shares, config.sure, config.diverse)
-        a -= adam[0].step((x.T @ labelled + rows.T @ errors) @ factor + config.penalty / len(x) * a)
+        a -= adam[0].step((x.T @ labelled + rows.T @ errors) @ factor + config.penalty / len(x) * (a - centre))
         b -= adam[1].step(labelled.sum(dim=0) + errors.sum(dim=0))
     return LinearHead((a @ factor.T).T.contiguous(), b)
 

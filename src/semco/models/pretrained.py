@@ -10,6 +10,7 @@ import hashlib
 import io
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -102,8 +103,27 @@ def is_installed(name: str) -> bool:
     return path is not None and path.is_file()
 
 
+def published_name(config: ModelConfig) -> str:
+    """Return the backbone of a configuration if it has published weights, those of `PUBLISHED_WEIGHTS`, else ""."""
+    is_published = config.weights is None and config.pretrained == "published"
+    return config.backbone if is_published and config.backbone in PUBLISHED_WEIGHTS else ""
+
+
 def load_published(backbone: Backbone, name: str) -> None:
     """Load the published weights of a backbone of this name from the installed package."""
+    path, tensors = _read_published(name)
+    _load(backbone, from_published(tensors), path)
+    backbone.provenance = PUBLISHED_WEIGHTS[name].provenance()
+
+
+@cache
+def published_classifier(name: str) -> Tensor:
+    """Return the weights (1000, F) of the ImageNet classifier that was published with a backbone."""
+    return _read_published(name)[1]["_fc.weight"]
+
+
+def _read_published(name: str) -> tuple[Path, dict[str, Tensor]]:
+    """Return the file with the published weights of a backbone, and its tensors."""
     weights = PUBLISHED_WEIGHTS[name]
     path = weights.path()
     if path is None:
@@ -112,8 +132,7 @@ def load_published(backbone: Backbone, name: str) -> None:
             "model.pretrained=none."
         )
     content = _read_checked(path, weights)
-    _load(backbone, from_published(torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)), path)
-    backbone.provenance = weights.provenance()
+    return path, torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
 
 
 def _read_checked(path: Path, weights: PublishedWeights) -> bytes:

@@ -93,6 +93,7 @@ class LiveModel:
         self._photos = Rows(self._inputs.views_of_training(has_close_up=close_up), torch.arange(count))
         self._test = self._inputs.views_of_test(has_close_up=close_up)
         transform = method.transform(self._photos)
+        self._features = method.features(self._photos, transform)
         self._rows = self._photos.through(transform if transform is not None else lambda views: views[:, 0])  # (N, D)
 
     def _resolved(self, labelled: Labelled, observer: Observer) -> Context:
@@ -122,7 +123,7 @@ class LiveModel:
         assert isinstance(method, FittedMethod)
         pool = self._rows[torch.from_numpy(some_of(split.unlabelled, method.most_pool, context.config.training.seed))]
         x = self._rows[torch.from_numpy(split.labelled)]
-        head = method.fit(x, context.problem.labelled_class_ids, pool)
+        head = method.fit(x, context.problem.labelled_class_ids, pool, self._features)
         return self._fitted(context, head.logits(self._rows))
 
     def measure(self, context: Context, is_outdated: Callable[[], bool]) -> Fitted:
@@ -134,10 +135,10 @@ class LiveModel:
         assert isinstance(method, FittedMethod)
         fit = method.fit
 
-        def fit_if_needed(x: Tensor, class_ids: Tensor, pool: Tensor) -> LinearHead:
+        def fit_if_needed(*arguments: Any) -> LinearHead:
             if is_outdated():
                 raise OutdatedError
-            return fit(x, class_ids, pool)
+            return fit(*arguments)
 
         method.fit = fit_if_needed  # type: ignore[method-assign]
         verdict = fit_head(context)
