@@ -110,7 +110,7 @@ def accuracy(task: Task, config: SemanticProbeConfig) -> float:
     method, photos = SemanticProbe(config, task), Held(torch.cat([labelled, pool]))
     transform = method.transform(photos)
     features = method.features(photos, transform)
-    assert (features is None) == (not task.published or not config.classifier)
+    assert (features is None) == (not task.published or not config.classifier or task.has_attributes)
     head = method.fit(transform(labelled), class_ids, transform(pool), features)
     return float((head.logits(transform(new)).argmax(dim=1) == truth).float().mean())
 
@@ -119,3 +119,8 @@ def test_a_head_with_one_label_per_class_gains_from_the_classifier(known: Task) 
     without = accuracy(known, SemanticProbeConfig(classifier=False))
     assert accuracy(known, SemanticProbeConfig()) > without + 0.05
     assert accuracy(replace(known, published=""), SemanticProbeConfig()) == without
+
+
+def test_class_attributes_take_the_place_of_the_classifier(known: Task) -> None:
+    attributes, config = replace(known, has_attributes=True), SemanticProbeConfig()
+    assert accuracy(attributes, config) == accuracy(replace(attributes, published=""), config)

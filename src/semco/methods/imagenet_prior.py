@@ -59,7 +59,8 @@ def features_of_rows(photos: Photos, transform: FeatureTransform) -> Tensor:
         squares, products = squares + x.T @ x, products + x.T @ f
         total, mean = total + x.sum(dim=0), mean + f.sum(dim=0) / len(position)
     penalised = squares + RIDGE * torch.eye(size, dtype=torch.float64)
-    return torch.linalg.solve(penalised, products - torch.outer(total, mean)).float()
+    found: Tensor = torch.linalg.solve(penalised, products - torch.outer(total, mean)).float()
+    return found
 
 
 def prior_mean(

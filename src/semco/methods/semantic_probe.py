@@ -50,7 +50,8 @@ class Prior(NamedTuple):
     @classmethod
     def of(cls, factor: Floats, weight: Floats) -> Prior:
         """Return the prior with this factor (K, K) whose mean gives these weights (D, K)."""
-        return cls(factor, np.linalg.solve(factor, weight.T).T)
+        mean: Floats = np.linalg.solve(factor, weight.T).T
+        return cls(factor, mean)
 
 
 class SemanticProbeConfig(MethodConfig):
@@ -64,7 +65,7 @@ class SemanticProbeConfig(MethodConfig):
     about how a class looks. With class attributes there is no second head."""
     classifier: bool = True
     """Shrink the head towards what the published ImageNet classifier of the backbone says about classes with similar
-    names, and not towards 0. Backbones without published weights have none."""
+    names, and not towards 0. Only with published weights, and not with class attributes, which say more."""
     penalty: float = Field(default=0.05, gt=0)
     """Strength of the L2 penalty of the logistic regression."""
     close_up: bool = True
@@ -93,7 +94,8 @@ class SemanticProbe(FittedMethod[SemanticProbeConfig]):
         super().__init__(config, task)
         self.register_buffer("label_vectors", task.label_vectors.clone(), persistent=False)
         self._is_hedged = config.hedge and not task.has_attributes
-        self._names, self._published = task.class_names, task.published if config.classifier else ""
+        is_named = config.classifier and not task.has_attributes
+        self._names, self._published = task.class_names, task.published if is_named else ""
 
     def transform(self, photos: Photos) -> FeatureTransform:
         mean, axes = principal_axes(photos, self.config.axes)

@@ -135,10 +135,10 @@ class LiveModel:
         assert isinstance(method, FittedMethod)
         fit = method.fit
 
-        def fit_if_needed(*arguments: Any) -> LinearHead:
+        def fit_if_needed(x: Tensor, class_ids: Tensor, pool: Tensor, features: Tensor | None = None) -> LinearHead:
             if is_outdated():
                 raise OutdatedError
-            return fit(*arguments)
+            return fit(x, class_ids, pool, features)
 
         method.fit = fit_if_needed  # type: ignore[method-assign]
         verdict = fit_head(context)
