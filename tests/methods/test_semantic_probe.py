@@ -155,10 +155,10 @@ def test_heads_with_and_without_the_names_are_averaged_unless_there_are_attribut
     hedged = SemanticProbe(SemanticProbeConfig(), task).fit(x, class_ids, pool)
     known = SemanticProbe(SemanticProbeConfig(), replace(task, has_attributes=True)).fit(x, class_ids, pool)
     alone = fit_with_prior(x, class_ids, pool, flat_prior(AXES, CLASSES, np.sqrt(3)), SemanticProbeConfig())
-    logits = (known.logits(pool) + alone.logits(pool)) / 2
+    logits = (known.logits(pool) / probe.SHARPER + alone.logits(pool)) / 2
     torch.testing.assert_close(hedged.logits(pool), logits)
     unhedged = SemanticProbe(SemanticProbeConfig(hedge=False), task).fit(x, class_ids, pool)
-    torch.testing.assert_close(unhedged.weight, known.weight)
+    torch.testing.assert_close(probe.SHARPER * unhedged.weight, known.weight)
 
 
 def test_a_class_whose_vector_is_the_mean_of_all_shares_nothing() -> None:
