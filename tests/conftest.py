@@ -52,7 +52,6 @@ LONG_FILES = {
     "cli/test_compare_cli.py": 10,
     "distributed/test_distributed_tuning.py": 8,
     "predict/test_zero_shot.py": 7,
-    "groups/test_plot.py": 7,
     "training/test_execution.py": 7,
     "test_architecture.py": 7,
     "models/test_tuning.py": 6,

@@ -7,7 +7,8 @@ import torch
 
 from semco.config import AugmentConfig
 from semco.data.inputs import ImageInputs, _fit_on, images_at_a_time, move
-from semco.data.views import Augment, normalise_images
+from semco.data.normalise import normalise_images
+from semco.data.views import Augment
 from semco.evaluation.results import image_batches
 
 CPU = torch.device("cpu")
