@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 from semco.studio.journal.class_table import check_plain, is_class_number
 
-Kind = Literal["label", "classes", "undo", "redo", "snapshot"]
+Kind = Literal["label", "classes", "undo", "redo"]
 CLASSES = ""  # the name under which the classes are kept among the photos; no photo has an empty name
 LARGEST_GAP = 10**6  # most entries that may be missing before a line; a higher number is invalid
 
@@ -23,7 +23,7 @@ Value = Any  # of a photo: the number of its class or None; of the classes: thei
 
 @dataclass(frozen=True)
 class Entry:
-    """One change. ``snapshot`` is what an earlier version of the Studio kept instead of the entries before it."""
+    """One change."""
 
     seq: int
     kind: Kind

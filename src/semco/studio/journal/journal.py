@@ -213,17 +213,14 @@ class Journal:
         known = {entry.seq for entry in entries}
         found = self._read_snapshot()
         self._snapshot_seq = max((entry.seq for entry in found), default=0)
-        copies = [entry for entry in found if entry.seq not in known or entry.kind == "snapshot"]
-        base = max((entry.seq for entry in copies if entry.kind == "snapshot"), default=0)
-        if base and known.issuperset(range(1, base + 1)):
-            copies, base = [entry for entry in copies if entry.kind != "snapshot"], 0
+        copies = [entry for entry in found if entry.seq not in known]
         if not copies:
             return entries
         lost = len(set(range(1, copies[-1].seq + 1)) - known)
         self.problems.append(
             f"{lost} entries of {self.file} are missing; their labels come from {self.snapshot_file.name}."
         )
-        return copies + [entry for entry in entries if entry.seq > base]
+        return copies + entries
 
     def _read_entries(self) -> Iterator[Entry]:
         if not exists(self.file):
@@ -233,7 +230,7 @@ class Journal:
         for number, line in enumerate(lines, 1):
             try:
                 if line:
-                    yield _entry(line, number)
+                    yield Entry.from_line(line, number)
             except (ValueError, RecursionError):
                 if number < len(lines):  # a kill may have cut the last one short, which was not acknowledged
                     self.problems.append(f"line {number} of {self.file} cannot be read and is skipped.")
@@ -247,25 +244,16 @@ class Journal:
             self.problems.append(str(error))
             return []
         try:
-            found = opened(found)
-            if "values" in found:  # of an earlier version
-                found["entries"] = [{"seq": found["seq"], "kind": "snapshot", "changes": found["values"]}]
-            return [Entry.from_plain(each, place) for place, each in enumerate(found["entries"], 1)]
+            entries = opened(found)["entries"]
+            return [Entry.from_plain(each, place) for place, each in enumerate(entries, 1)]
         except (ValueError, TypeError, KeyError, RecursionError):
             self.problems.append(f"{self.snapshot_file} is damaged and is not used.")
             return []
 
 
-def _entry(line: bytes, number: int) -> Entry:
-    entry = Entry.from_line(line, number)
-    if entry.kind == "snapshot":  # it would stand for all lines before it, and no version has written one
-        raise ValueError("a journal has no snapshot")
-    return entry
-
-
 def _is_entry(line: bytes, number: int) -> bool:
     try:
-        _entry(line, number)
+        Entry.from_line(line, number)
     except (ValueError, RecursionError):
         return False
     return True
