@@ -106,6 +106,11 @@ def test_notes_go_to_stderr(store: str, names: str) -> None:
     assert "the alias 'nobody' belongs to no class" in result.stderr
 
 
+def test_groups_of_names_on_the_command_line(store: str) -> None:
+    found = last_line(run("groups", "Dogs", "puppy", "cat", "--vectors", store, "--json"))
+    assert found["groups"] == [["Dogs", "puppy"], ["cat"]]
+
+
 def test_groups_from_a_matrix_and_from_attributes(tmp_path: Path, names: str) -> None:
     np.save(tmp_path / "m.npy", np.random.default_rng(0).normal(size=(5, 9)))
     for option in ("--matrix", "--attributes"):

@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from semco.labels.sources import StoreSource
 
 Classes = Annotated[
-    str,
+    list[str],
     typer.Argument(
-        metavar="NAMES.txt|FOLDER|DATASET",
-        help="A file with one class name per line, a folder of class folders, or a data set such as cifar100.",
+        metavar="NAMES.txt|FOLDER|DATASET|NAME NAME...",
+        help="A file with one class name per line, a folder of class folders, a data set such as cifar100; "
+        "or two or more class names.",
     ),
 ]
 Vectors = Annotated[
@@ -95,7 +96,7 @@ class SourceOptions:
         }
         if self.prompt:
             values["prompts"] = tuple(self.prompt)
-        classes = class_names(self.names)
+        classes = class_names(self.names[0]) if len(self.names) == 1 else tuple(self.names)
         return label_source(LabelsConfig(**values)).vectors(classes)
 
 
