@@ -35,6 +35,7 @@ def test_blocks_have_a_language(page: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.stem)
 def test_blocks_run(page: Path, tmp_path: Path) -> None:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])

@@ -18,7 +18,7 @@ EXTRAS = "pretrained,onnx,serve"
 # Bytes of the wheel; most of it are label vectors and bundled images.
 MOST_BYTES = 40_000_000
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]  # pip may take long on a busy machine
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     assert wheel.stat().st_size < MOST_BYTES
     subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
     programs = folder / "venv" / "bin"
-    install = [programs / "python", "-m", "pip", "install", "--quiet", "--constraint", ROOT / "constraints.txt"]
+    install = [programs / "python", "-I", "-m", "pip", "install", "--quiet", "--constraint", ROOT / "constraints.txt"]
     subprocess.run([*install, f"{wheel}[{EXTRAS}]"], check=True)
     return programs
 

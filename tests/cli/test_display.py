@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 
+import pytest
 from rich.console import Console
 
 from semco.cli.display import Display
@@ -29,13 +30,17 @@ def test_without_validation_about_twenty_lines_are_printed() -> None:
     assert printed_steps([{"step": step} for step in range(2, 101, 2)], total=100) == list(range(6, 97, 6))
 
 
-def test_labelled_images_are_not_among_the_retained_ones() -> None:
+@pytest.mark.parametrize(
+    ("is_verbose", "shown"),
+    [(True, "loss 1.000, retained by the one-hot head 82.0%"), (False, "sure of 82 % of the unlabelled images")],
+)
+def test_labelled_images_are_not_among_the_retained_ones(is_verbose: bool, shown: str) -> None:
     """The ratio is that of the report; ``mask_one_hot`` is the mean over the pool, images with a label included."""
     stream = io.StringIO()
-    with Display(Console(file=stream, width=200), "run") as display:
+    with Display(Console(file=stream, width=200), "run", is_verbose) as display:
         display.on_start(0, 10)
         display.on_line({"step": 10, "seconds": 1.0, "loss": 1.0, "mask_one_hot": 0.88, "pseudo/one_hot/ratio": 0.82})
-    assert stream.getvalue() == "run: step 10, 1 s, loss 1.000, retained by the one-hot head 82.0%\n"
+    assert stream.getvalue() == f"run: step 10, 1 s, {shown}\n"
 
 
 def test_each_kind_of_work_has_its_own_clock_and_no_finished_bar_stays() -> None:

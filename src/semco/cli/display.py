@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from types import TracebackType
+from typing import Annotated
 
+import typer
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import (
@@ -21,9 +23,10 @@ from rich.table import Table
 from semco.errors import duration
 
 LOSS = "loss/"
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the losses and what each head retains.")]
 # Outside a terminal: seconds after which the time left is printed first, and the part of loading between two lines.
 FIRST_ESTIMATE, LOADING_PART = 5.0, 0.25
-# Metrics shown besides the losses. As in the report, labelled images are not counted as retained (mask_* does).
+# Metrics shown besides the losses with -v. As in the report, labelled images are not counted as retained (mask_* does).
 SHOWN = {
     "pseudo/one_hot/ratio": "retained by the one-hot head",
     "pseudo/semantic/ratio": "retained by the semantic head",
@@ -32,10 +35,13 @@ SHOWN = {
 
 
 class Display:
-    """A `semco.training.observer.Observer` that shows the progress of a run. Use it as a context manager."""
+    """A `semco.training.observer.Observer` that shows the progress of a run. Use it as a context manager.
 
-    def __init__(self, console: Console, title: str) -> None:
-        self._console, self._title = console, title
+    With ``is_verbose`` it shows the losses and what each head retains.
+    """
+
+    def __init__(self, console: Console, title: str, is_verbose: bool = False) -> None:
+        self._console, self._title, self._is_verbose = console, title, is_verbose
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -121,7 +127,8 @@ class Display:
 
     def _table(self) -> Table:
         table = Table.grid(padding=(0, 2))
-        for name, value in [("loss", self._loss_text()), *self._shown_metrics()]:
+        loss = [("loss", self._loss_text())] if self._is_verbose else []
+        for name, value in [*loss, *self._shown_metrics()]:
             table.add_row(f"  {name}", value)
         return table
 
@@ -129,10 +136,8 @@ class Display:
         values = self._values
         shown = "".join(f", {name} {value}" for name, value in self._shown_metrics())
         step = int(values["step"])
-        return (
-            f"{self._title}: step {step}, {values['seconds']:.0f} s, loss {values['loss']:.3f}{shown}"
-            f"{self._time_left(step)}"
-        )
+        loss = f", loss {values['loss']:.3f}" if self._is_verbose else ""
+        return f"{self._title}: step {step}, {values['seconds']:.0f} s{loss}{shown}{self._time_left(step)}"
 
     def _loss_text(self) -> str:
         terms = ", ".join(
@@ -143,4 +148,11 @@ class Display:
         return f"{self._values.get('loss', 0.0):.3f}; terms before weighting: {terms}"
 
     def _shown_metrics(self) -> list[tuple[str, str]]:
-        return [(SHOWN[name], f"{self._values[name]:.1%}") for name in SHOWN if name in self._values]
+        values = self._values
+        if self._is_verbose:
+            return [(SHOWN[name], f"{values[name]:.1%}") for name in SHOWN if name in values]
+        ratios = [values[name] for name in SHOWN if name.endswith("/ratio") and name in values]
+        shown = [("sure of", f"{100 * max(ratios):.0f} % of the unlabelled images")] if ratios else []
+        if "validation_accuracy" in values:
+            shown.append(("right for", f"{100 * values['validation_accuracy']:.1f} % of the validation images"))
+        return shown

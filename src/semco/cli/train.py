@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from semco.cli.display import Display
+from semco.cli.display import Display, Verbose
 from semco.cli.options import RunOptions, complete_method, complete_recipes, default_recipe, with_options
 from semco.cli.running import (
     STARTED,
@@ -52,6 +52,7 @@ def train(
         bool, typer.Option("--tensorboard", help="Write event files for TensorBoard into the run folder.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="End with one JSON object.")] = False,
+    verbose: Verbose = False,
 ) -> None:
     """Train a classifier and write a run folder with the model, the metrics and a report."""
     with importing():
@@ -74,12 +75,12 @@ def train(
     chosen = with_default_minutes(configure(recipe, config, values, options.settings))
     if processes > 1:
         folder = out or free_run_folder(chosen)
-        run_in_processes(processes, train_here, chosen.to_yaml(), folder, as_json, tensorboard)
+        run_in_processes(processes, train_here, chosen.to_yaml(), folder, as_json, tensorboard, verbose)
     else:
-        train_here(chosen.to_yaml(), out, as_json, tensorboard)
+        train_here(chosen.to_yaml(), out, as_json, tensorboard, verbose)
 
 
-def train_here(config: str, out: Path | None, as_json: bool, tensorboard: bool = False) -> None:
+def train_here(config: str, out: Path | None, as_json: bool, tensorboard: bool = False, verbose: bool = False) -> None:
     """Train in this process, alone or as one of several."""
     with importing():
         from semco.config import Config
@@ -90,11 +91,13 @@ def train_here(config: str, out: Path | None, as_json: bool, tensorboard: bool =
         from semco.training.observer import Observers
 
     chosen = Config.from_yaml(config)
-    title = f"{method_of(chosen).name} on {Path(chosen.data.source).name}"
+    title = Path(chosen.data.source).name
+    if verbose:
+        title = f"{method_of(chosen).name} on {title}"
     if tensorboard or "RANK" not in os.environ:  # processes that torchrun restarts look for the folder themselves
         out = out or free_run_folder(chosen)
     board = TensorBoard(out) if tensorboard and out is not None and is_main() else None
-    with show_how_to_resume(run=out), Display(status_console(), title) as display:
+    with show_how_to_resume(run=out), Display(status_console(), title, verbose) as display:
         observer = display if board is None else Observers(display, board)
         result = run_training(chosen, out, observer, started=STARTED)
     if board is not None:

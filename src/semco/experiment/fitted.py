@@ -23,7 +23,7 @@ from semco.distributed.processes import broadcast_from_main, same_error_everywhe
 from semco.experiment.context import Context
 from semco.experiment.cross_validation import Measured
 from semco.experiment.judge import Verdict, folds_of
-from semco.methods import FittedMethod
+from semco.methods import FittedMethod, describe_method
 from semco.methods.linear_probe import LinearProbe, fit_probe
 from semco.models import FeatureTransform, LinearHead
 from semco.models.fitted import network_on_views
@@ -71,7 +71,7 @@ def fit_head(context: Context) -> Verdict:
         context.observer.on_message(f"first answer, a linear probe: {_accuracy(first)}")
         views = _inputs(context, has_close_up=context.config.method.has_close_up)
         best = _on_main(context, partial(_fit_method, context, method, *views))
-        context.observer.on_message(f"{method.name}: {_accuracy(best)}")
+        context.observer.on_message(f"{describe_method(method.name)}: {_accuracy(best)}")
     return _judge(context, best, first)
 
 

@@ -253,7 +253,7 @@ class RunInputs:
 
     def _announcement(self, file: FeatureFile, what: str) -> str:
         if self.is_fitted:
-            return f"the network looks once at {what}, and what it sees is kept in {file.folder}"
+            return f"the network looks once at {what}; a later run finds what it saw"
         return (
             f"computing the outputs of the {self._tuned.first} frozen layers once, for {what}: "
             f"{data_size(file.size)} in {file.folder}"
