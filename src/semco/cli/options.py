@@ -47,7 +47,7 @@ def with_options(*options: type[Any]) -> Callable[[Callable[..., None]], Callabl
 
 
 # Files of the methods' folder that hold no method.
-NO_METHODS = ("__init__", "base")
+NO_METHODS = ("__init__", "base", "imagenet_prior")
 
 
 def method_names() -> list[str]:
