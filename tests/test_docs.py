@@ -46,3 +46,11 @@ def test_recipes_and_methods_in_commands_exist(page: Path) -> None:
 def test_the_index_of_methods_is_complete() -> None:
     index = (ROOT / "docs/methods/README.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| \[`(\w+)`\]", index, re.MULTILINE)) == set(Method.registry)
+
+
+def test_the_landing_page_shows_the_result_of_the_readme() -> None:
+    """README's first table, with the same numbers."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    table = readme[readme.index("| 5 labels per class") :].split("\n\n")[0]
+    assert "difference, paired" in table
+    assert table in (ROOT / "docs/index.md").read_text(encoding="utf-8")
