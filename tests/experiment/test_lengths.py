@@ -12,7 +12,7 @@ from semco.errors import UserError
 from semco.experiment import lengths
 from semco.experiment.comparison import Cell
 from semco.experiment.lengths import Lengths, choose_lengths, read_lengths, steps_that_fit, with_lengths
-from semco.experiment.plan import FEWEST_STEPS, MINUTES, Speed
+from semco.experiment.plan import FEWEST_STEPS, MINUTES, Speed, with_default_minutes
 from semco.resolve.rules import MOST_STEPS
 from semco.run.folder import RunFolder
 
@@ -139,9 +139,12 @@ def test_steps_are_timed_on_the_data(
     assert steps_that_fit(request, 1) == steps
 
 
-def test_a_method_without_steps_has_no_length(tmp_path: Path) -> None:
+def test_a_method_without_steps_has_minutes(tmp_path: Path) -> None:
+    """They are those that `semco train` would add, so that a repeated comparison finds its own request."""
     probe = cell("linear_probe", **LOADED)
     cells, found = with_lengths([probe, cell("semco_plus", **LOADED)], tmp_path, "steps")
-    assert cells[0] == probe
+    assert [each.config.training.minutes for each in cells] == [MINUTES, None]
+    assert all(with_default_minutes(each.config) == each.config for each in cells)
     assert found == Lengths("steps", None, {"semco_plus": MOST_STEPS})
-    assert with_lengths([probe], tmp_path / "alone", "time") == ([probe], None)
+    alone, found = with_lengths([probe], tmp_path / "alone", "time", 3)
+    assert (alone[0].config.training.minutes, found) == (3, None)

@@ -16,7 +16,7 @@ from semco.errors import UserError
 from semco.experiment.comparison import Cell
 from semco.experiment.context import Context
 from semco.experiment.loading import load_request
-from semco.experiment.plan import MINUTES, measure_speed, with_steps
+from semco.experiment.plan import MINUTES, measure_speed, with_default_minutes, with_steps
 from semco.experiment.problem import prepare
 from semco.files import read_json_object, write_json
 from semco.methods import FittedMethod
@@ -50,8 +50,12 @@ class Lengths:
 def has_length(request: Config) -> bool:
     """Return whether a request says how many steps its run takes, or its method takes none."""
     training = request.training
-    is_given = training.steps is not None or training.epochs is not None
-    return is_given or issubclass(method_of(request), FittedMethod)
+    return training.steps is not None or training.epochs is not None or is_fitted(request)
+
+
+def is_fitted(request: Config) -> bool:
+    """Return whether the method of a request takes no steps."""
+    return issubclass(method_of(request), FittedMethod)
 
 
 def with_lengths(
@@ -61,7 +65,14 @@ def with_lengths(
     minutes: float | None = None,
     steps_of: Callable[[Config, float], int] | None = None,
 ) -> tuple[list[Cell], Lengths | None]:
-    """Return the cells with a number of steps each, and their lengths if these were open."""
+    """Return the cells with a number of steps each, and their lengths if these were open.
+
+    A method that takes no steps has the minutes that its views may take, as in `semco train`.
+    """
+    cells = [
+        replace(cell, config=with_default_minutes(cell.config, minutes or MINUTES)) if is_fitted(cell.config) else cell
+        for cell in cells
+    ]
     first = {cell.variant: cell for cell in reversed(cells) if not has_length(cell.config)}
     if not first:
         return list(cells), None
