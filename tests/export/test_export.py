@@ -21,8 +21,9 @@ from semco.data.decode import centre_square
 from semco.errors import UserError
 from semco.evaluation.model_file import load_model
 from semco.export.card import as_text, card_of, write_card
-from semco.export.program import Preprocessing, cubic
+from semco.export.program import BackboneWithProducts, Preprocessing, cubic
 from semco.export.run import Export, export_run
+from semco.models.backbone import close_up
 from semco.predict.engine import About
 from semco.predict.onnx.engine import OnnxEngine
 from semco.predict.predictor import square_to_pixels
@@ -209,3 +210,12 @@ def test_the_bicubic_filter() -> None:
     values = cubic(torch.tensor([0.0, 0.5, -0.5, 1.0, 1.5, 2.0, 2.5]))
     np.testing.assert_allclose(values, [1, 9 / 16, 9 / 16, 0, -1 / 16, 0, 0], atol=1e-6)
     assert float(cubic(torch.tensor([-1.3, -0.3, 0.7, 1.7])).sum()) == pytest.approx(1.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("size", [(224, 224), (32, 24), (7, 40)])
+def test_products_make_the_same_close_up(size: tuple[int, int]) -> None:
+    images = torch.randn(2, 3, *size, generator=torch.Generator().manual_seed(0))
+    made = BackboneWithProducts(torch.nn.Identity(), size)
+    torch.testing.assert_close(made.enlarge(images), close_up(images), atol=1e-5, rtol=0)
+    assert made.views(images, has_close_up=False).shape[1] == 1
+    torch.testing.assert_close(made.views(images, has_close_up=True)[:, 0], images)

@@ -23,10 +23,13 @@ from semco.evaluation.model_file import ModelDescription, SavedModel
 from semco.export import run as export_module
 from semco.export.formats import FORMATS, format_of
 from semco.export.hf_folder import hf_probabilities, native_classifier, write_hf
+from semco.export.onnx_graph import complete_graph, write_onnx
 from semco.export.program import Program
 from semco.export.run import Export, export_run
 from semco.models import FeatureTransform, build_network
 from semco.models.hf import FAMILIES
+from semco.predict.engine import TorchEngine
+from semco.predict.onnx.engine import OnnxEngine
 from tests.conftest import CLASSES
 from tests.models.test_hf import save_model
 
@@ -191,8 +194,12 @@ def test_code_of_a_network_with_a_transform(tmp_path: Path) -> None:
     program = Program(model).eval()
     write_hf(folder, program, model)
     photos = np.random.default_rng(0).integers(0, 256, (4, 32, 32, 3), dtype=np.uint8)
-    expected = program(torch.from_numpy(photos))[0].numpy()
+    (scores,) = TorchEngine(model).stream([torch.from_numpy(photos).permute(0, 3, 1, 2)])
+    expected = scores.chosen
     np.testing.assert_allclose(hf_probabilities(folder, [photos])[0], expected, atol=1e-5)
+    write_onnx(tmp_path / "model.onnx", complete_graph(program, model, 2))
+    assert "Resize" not in {node.op_type for node in onnx.load(tmp_path / "model.onnx").graph.node}
+    np.testing.assert_allclose(OnnxEngine(tmp_path / "model.onnx").score_photos(photos).chosen, expected, atol=1e-5)
 
 
 def test_code_of_a_transformer(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ Shapes: N images, C channels, H and W pixels, F features.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import torch
@@ -80,12 +80,6 @@ def set_precision(network: nn.Module, precision: Precision) -> None:
             part.precision = precision
 
 
-def features_of_views(layers: nn.Module, images: Tensor, has_close_up: bool) -> Tensor:
-    """Return the features (N, V, F) of one or two views of images (N, C, H, W)."""
-    each = (images, close_up(images)) if has_close_up else (images,)
-    return torch.stack([layers(view) for view in each], dim=1)
-
-
 def close_up(images: Tensor) -> Tensor:
     """Return the centres of images (N, C, H, W), enlarged by `ENLARGED` to the same size and mirrored."""
     height, width = images.shape[-2:]
@@ -93,6 +87,14 @@ def close_up(images: Tensor) -> Tensor:
     top, left = (height - inner_height) // 2, (width - inner_width) // 2
     centre = images[..., top : top + inner_height, left : left + inner_width]
     return nn.functional.interpolate(centre, size=(height, width), mode="bicubic", align_corners=False).flip(-1)
+
+
+def features_of_views(
+    layers: nn.Module, images: Tensor, has_close_up: bool, enlarge: Callable[[Tensor], Tensor] = close_up
+) -> Tensor:
+    """Return the features (N, V, F) of one or two views of images (N, C, H, W)."""
+    each = (images, enlarge(images)) if has_close_up else (images,)
+    return torch.stack([layers(view) for view in each], dim=1)
 
 
 class MeanPool(nn.Module):
