@@ -1,8 +1,8 @@
 """Print how much of the pool each head retains in parts of a run, and how much of that is right, in percent.
 
-    python scripts/retained.py --until 100,200,300,400,500 'runs/a/fixmatch-seed*' 'runs/a/semco_plus-seed*'
+    python scripts/retained.py --until 100,200,300,400,500 runs/a/fixmatch-seed? runs/a/semco_plus-seed?
 
-A pattern is one row per head: the mean over its runs of the means of their log lines.
+A row is a method and a head: the mean over the seeds of the means of their log lines.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping, Sequence
-from glob import glob
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 
@@ -21,15 +21,16 @@ Line = Mapping[str, float | None]
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--until", default="100,200,300,400,500", help="last step of each part")
-    parser.add_argument("patterns", nargs="+", help="run folders of one method")
+    parser.add_argument("runs", nargs="+", type=Path, help="run folders, METHOD-seedN")
     args = parser.parse_args(arguments)
     ends = [int(end) for end in args.until.split(",")]
-    for pattern in args.patterns:
-        runs = [read_lines(Path(path)) for path in sorted(glob(pattern)) if Path(path).is_dir()]
-        for head in HEADS:
-            if runs and f"pseudo/{head}/ratio" in runs[0][-1]:
-                cells = [describe(runs, head, start, end) for start, end in zip([0, *ends], ends, strict=False)]
-                print(f"| {Path(pattern).name}, {head}, {len(runs)} runs | " + " | ".join(cells) + " |")
+    methods: dict[str, list[list[Line]]] = {}
+    for run in args.runs:
+        methods.setdefault(run.name.partition("-seed")[0], []).append(read_lines(run))
+    for (method, runs), head in product(methods.items(), HEADS):
+        if f"pseudo/{head}/ratio" in runs[0][-1]:
+            cells = [describe(runs, head, start, end) for start, end in zip([0, *ends], ends, strict=False)]
+            print(f"| {method}, {head}, {len(runs)} runs | " + " | ".join(cells) + " |")
 
 
 def read_lines(run: Path) -> list[Line]:
