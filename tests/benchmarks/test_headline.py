@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -46,3 +47,20 @@ def test_readings_of_a_perfect_prediction() -> None:
         assert found[title] == pytest.approx(scores, rel=1e-4)
     # With x = e^s two perfect predictions score (x + 1) / (x + 2) and one x / (x + 2): a mean of 0.9 at x = 34 / 3.
     assert found["softmax, scale: solved (2.4)"] == pytest.approx([37 / 40, 3 / 40], rel=1e-4)
+
+
+def test_what_is_retained_is_averaged_over_log_lines_and_seeds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = {
+        0: [(10, 0.0, None), (20, 0.4, 0.5), (30, 0.6, 0.7)],  # nothing is retained in the first line
+        1: [(10, 0.2, 0.9), (20, 0.2, 0.7), (30, 0.8, 0.9)],
+    }
+    for seed, own in lines.items():
+        run = tmp_path / f"fixmatch-seed{seed}"
+        run.mkdir()
+        keys = ("step", "pseudo/one_hot/ratio", "pseudo/one_hot/accuracy")
+        (run / "metrics.jsonl").write_text("\n".join(json.dumps(dict(zip(keys, line, strict=True))) for line in own))
+    load_script("retained").main(["--until", "20,30", *map(str, sorted(tmp_path.iterdir()))])
+    # Steps 1 to 20: (0 + 0.4 + 0.2 + 0.2) / 4 retained; right: the mean of 0.5 and (0.9 + 0.7) / 2.
+    assert capsys.readouterr().out == "| fixmatch, one_hot, 2 runs | 20, 65 | 70, 80 |\n"
