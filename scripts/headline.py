@@ -1,4 +1,4 @@
-"""Print README's table: test accuracies on the bundled images, a mean and a standard error over seeds for each method.
+"""Print the first row of docs/results.md: test accuracies on the bundled images, means and standard errors over seeds.
 
     python scripts/headline.py --seeds 0,1,2 --steps 500 --out runs/headline
 
@@ -17,7 +17,7 @@ from semco.experiment.comparison import Outcome, make_cells, parse_seeds
 from semco.experiment.engines.local import LocalEngine
 from semco.report.tables import standard_error
 
-# README's columns. SemCo has the label vectors and the eps of the recipe `paper`.
+# The columns. SemCo has the label vectors and the eps of the recipe `paper`.
 VARIANTS = {
     "supervised": "supervised",
     "FixMatch": "fixmatch",

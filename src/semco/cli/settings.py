@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
@@ -155,7 +156,7 @@ def recipes(name: str = typer.Argument(None, help="Show the values of this recip
     layers = {key: recipe for key, recipe in all_recipes().items() if not recipe.published}
     table = Table(_never_cut("recipe", layers), "what it is", box=None)
     for key, recipe in layers.items():
-        table.add_row(key, recipe.about)
+        table.add_row(key, escape(recipe.about))
     console.print(table)
     console.print(_published_table())
     console.print(

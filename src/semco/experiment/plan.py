@@ -134,11 +134,11 @@ def fit_seconds(context: Context) -> float:
     return ((PROBE_CHOICE + 1 + folds) * probe + (1 + folds) * head) / FIT_RATE
 
 
-def too_long(seconds: float, minutes: float) -> str:
+def too_long(seconds: float, minutes: float, less: str = "") -> str:
     """Return a sentence that says that the minutes are too few, and what takes less time."""
     return (
         f"this does not fit into the {duration(max(0.0, 60 * minutes))} that are left: it takes {duration(seconds)} at "
-        "least; fewer photos, a smaller data.image_size or the method semantic_probe take less"
+        f"least; fewer photos or a smaller data.image_size{less} take less"
     )
 
 

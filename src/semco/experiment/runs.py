@@ -108,7 +108,8 @@ def _fit_into_minutes(request: Config, loaded: Loaded, machine: Machine, context
         steps = speed.steps_in(minutes, context.config.training.total_steps)
         config = resolve(with_steps(request, steps), loaded.facts, machine).config
         lines = describe_plan(config, speed, context.processes.world_size)
-        lines += [] if speed.seconds(steps) <= 60 * minutes else [too_long(speed.seconds(steps), minutes)]
+        if speed.seconds(steps) > 60 * minutes:
+            lines.append(too_long(speed.seconds(steps), minutes, ", or the method semantic_probe,"))
     for line in lines:
         context.observer.on_message(line)
     return config
