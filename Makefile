@@ -50,6 +50,7 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks step
 	$(BIN)/python -m benchmarks tune
 	$(BIN)/python -m benchmarks engines
+	$(BIN)/python -m benchmarks predict
 	$(BIN)/python -m benchmarks scale
 	$(BIN)/python -m benchmarks labels
 

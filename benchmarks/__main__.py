@@ -33,9 +33,15 @@ def augment(
 
 
 def _augment_table(result: Mapping[str, Any]) -> Table:
-    table = Table("views", "SemCo, us per image", "Pillow, us per image", "times faster", box=None)
-    for kind, ratio in result["ratio"].items():
-        table.add_row(kind, str(result["ours_us"][kind]), str(result["pillow_us"][kind]), str(ratio))
+    columns = {
+        "SemCo, us per image": "ours_us",
+        "Pillow, us per image": "pillow_us",
+        "times faster": "ratio",
+        "share of copying": "share_of_copying",
+    }
+    table = Table("views", *columns, box=None)
+    for kind in result["ratio"]:
+        table.add_row(kind, *(str(result[field][kind]) for field in columns.values()))
     return table
 
 
@@ -65,6 +71,7 @@ def _variant_table(variants: Mapping[str, Mapping[str, Any]]) -> Table:
         "times faster, median": "times_faster_median",
         "memory, MB": "memory_mb",
         "memory, ratio": "memory_ratio",
+        "share of the peak": "share_of_peak",
     }
     table = Table(Column("SemCo+ step", no_wrap=True), *columns, box=None)
     for name, variant in variants.items():
@@ -131,10 +138,32 @@ def engines(
     from benchmarks.engines import bench_engines
 
     result = bench_engines(backbone, size, threads, repeats)
-    table = Table("engine", "ms per image", "CPU ms per image", "CPU s to load", "largest difference", box=None)
-    for name, row in result["engines"].items():
+    columns = ("ms per image", "CPU ms per image", "CPU s to load", "largest difference", "share of the peak")
+    _print(result, [_rows_table("engine", columns, result["engines"])], as_json)
+
+
+@app.command()
+def predict(
+    backbone: Annotated[str, typer.Option(help="The network.")] = "efficientnet-lite0",
+    size: Annotated[int, typer.Option(min=32, help="Height and width of the images.")] = 224,
+    photos: Annotated[int, typer.Option(min=1, help="Photos to predict.")] = 32,
+    threads: Threads = 1,
+    repeats: Annotated[int, typer.Option(min=1, help="Turns of each way; the best counts.")] = 3,
+    as_json: AsJson = False,
+) -> None:
+    """Measure predictions of photos from their files, compared with a plain loop of Pillow and torch."""
+    from benchmarks.predict import bench_predict
+
+    result = bench_predict(backbone, size, photos, threads, repeats)
+    columns = ("CPU ms per photo", "photos per CPU s", "times faster", "share of the limit", "largest difference")
+    _print(result, [_rows_table("way", columns, result["ways"])], as_json)
+
+
+def _rows_table(what: str, columns: Sequence[str], rows: Mapping[str, Mapping[str, float]]) -> Table:
+    table = Table(what, *columns, box=None)
+    for name, row in rows.items():
         table.add_row(name, *(f"{value:.3g}" for value in row.values()))
-    _print(result, [table], as_json)
+    return table
 
 
 @app.command()

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from benchmarks import pillow_views
+from benchmarks.peak import measure_peak
 from benchmarks.synthetic import make_images
 from semco.config import AugmentConfig
 from semco.data.augment.draws import draw_strong, draw_weak
@@ -39,6 +40,7 @@ def bench_augment(size: int = 32, batch: int = BATCH, repeats: int = 30) -> dict
         with reuse_freed_memory(torch.device("cpu")) as keep_memory:
             keep_memory()
             ours, pillow = _measure_in_turns(make_images(batch, size), repeats)
+            peak = measure_peak().copied_gb
     finally:
         torch.set_num_threads(threads)
     return {
@@ -48,7 +50,13 @@ def bench_augment(size: int = 32, batch: int = BATCH, repeats: int = 30) -> dict
         "ours_us": ours,
         "pillow_us": pillow,
         "ratio": {kind: round(pillow[kind] / ours[kind], 2) for kind in ours},
+        "share_of_copying": {kind: round(_bytes(kind, size) / 1000 / us / peak, 4) for kind, us in ours.items()},
     }
+
+
+def _bytes(kind: str, size: int) -> int:
+    """Return the bytes that are read (uint8) and written (float32) per image, if each pixel is touched once."""
+    return 3 * size * size * (1 + 4 * (2 if kind == "pair" else 1))
 
 
 def _measure_in_turns(images: Tensor, repeats: int) -> tuple[dict[str, float], dict[str, float]]:

@@ -12,6 +12,7 @@ from typing import Any, get_args
 import torch
 from torch import nn
 
+from benchmarks.peak import count_gflop, measure_peak
 from semco.config import ModelConfig
 from semco.models import build_backbone
 from semco.models.engines import LayerEngine, compile_layers, installed_engines
@@ -23,7 +24,7 @@ EAGER = "torch, layer by layer"
 def bench_engines(
     backbone: str = "efficientnet-lite0", size: int = 224, threads: int = 2, repeats: int = 5, images: int = 32
 ) -> dict[str, Any]:
-    """Return the milliseconds per image of each engine and the CPU seconds that it takes to load."""
+    """Return the milliseconds per image of each engine, its share of the peak, and the CPU seconds of loading it."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
@@ -50,6 +51,7 @@ def _measure(backbone: str, size: int, repeats: int, images: int) -> dict[str, d
         for _ in range(repeats):
             for name, each in layers.items():
                 best[name].measure(lambda each=each: each(pixels))  # type: ignore[misc]
+        gflop, peak = count_gflop(lambda: plain(pixels[:1])), measure_peak().gflops
         differences = {name: float((each(pixels) - expected).abs().max()) for name, each in layers.items()}
     return {
         name: {
@@ -57,6 +59,7 @@ def _measure(backbone: str, size: int, repeats: int, images: int) -> dict[str, d
             "cpu_ms_per_image": round(1000 * best[name].cpu / images, 2),
             "load_cpu_s": loading[name],
             "difference": differences[name],
+            "share_of_peak": round(gflop * images / best[name].cpu / peak, 3),
         }
         for name in layers
     }

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from functools import partial
@@ -18,6 +17,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.child import run_code
+from benchmarks.peak import best_cpu_seconds, count_gflop, measure_peak
 from benchmarks.synthetic import Setting, build_trainer, make_task
 from benchmarks.worker import measure_in_turns, worker_environment
 from semco.methods.base import Forward, Method
@@ -41,13 +41,17 @@ OTHER_PARTS = ("views", "losses", "optimiser", "ema", "statistics")
 def bench_step(threads: int = 2, repeats: int = 8, quick: bool = False) -> dict[str, Any]:
     """Run all measurements; ``quick`` uses a tiny network, to try out the measurement itself."""
     base, many_classes = (QUICK, 60) if quick else (FULL, 10_000)
+    variants, parts = compare_variants(base, threads, repeats), profile(base, threads, repeats)
+    for name, variant in variants.items():
+        useful = 0.0 if name == TEACHES else parts["gflop"]  # a step in which nothing is retained computes less
+        variant["share_of_peak"] = round(useful / variant["cpu_s"] / parts["peak_gflops"], 3) or None
     return {
         "setting": asdict(base),
         "threads": threads,
         "repeats": repeats,
-        "variants": compare_variants(base, threads, repeats),
+        "variants": variants,
         "methods": compare_methods(base, (base.classes, many_classes), threads, repeats),
-        "profile": profile(base, threads, repeats),
+        "profile": parts,
     }
 
 
@@ -99,12 +103,14 @@ def profile(base: Setting, threads: int, repeats: int) -> dict[str, Any]:
     """Return the CPU time of each part of a step, run by itself in another process; best of ``repeats``."""
     arguments = (json.dumps(asdict(base)), str(repeats))
     environment = worker_environment(threads)
-    milliseconds: dict[str, float] = run_code("profile", _PROFILE_CODE, *arguments, environment=environment)
+    measured: dict[str, Any] = run_code("profile", _PROFILE_CODE, *arguments, environment=environment)
+    milliseconds: dict[str, float] = measured.pop("ms")
     total = sum(milliseconds.values())
     return {
         "parts_ms": {name: round(value, 2) for name, value in milliseconds.items()},
         "parts_percent": {name: round(100 * value / total, 2) for name, value in milliseconds.items()},
         "other_percent": round(100 * sum(milliseconds[name] for name in OTHER_PARTS) / total, 2),
+        **measured,
     }
 
 
@@ -115,12 +121,16 @@ print(json.dumps(time_parts(Setting(**json.loads(sys.argv[1])), int(sys.argv[2])
 """
 
 
-def time_parts(setting: Setting, repeats: int) -> dict[str, float]:
-    """Return the processor milliseconds of each part of a step, measured in this process."""
+def time_parts(setting: Setting, repeats: int) -> dict[str, Any]:
+    """Return the CPU milliseconds of each part of a step, the operations of its network, and this process's peak."""
     with tempfile.TemporaryDirectory() as folder, reuse_freed_memory(torch.device("cpu")) as keep_memory:
         keep_memory()
         parts = step_parts(setting, build_trainer(setting, Path(folder) / "run", NullObserver()))
-        return {name: 1000 * _best_seconds(part, repeats) for name, part in parts.items()}
+        return {
+            "ms": {name: 1000 * best_cpu_seconds(part, max(3, repeats)) for name, part in parts.items()},
+            "gflop": count_gflop(parts["network"]),
+            "peak_gflops": measure_peak().gflops,
+        }
 
 
 def step_parts(setting: Setting, trainer: Trainer) -> dict[str, Callable[[], object]]:
@@ -202,13 +212,3 @@ def _make_leaves(outputs: Outputs, with_gradient: bool) -> Outputs:
     for tensor in _head_outputs(leaves):
         tensor.requires_grad_(with_gradient)
     return leaves
-
-
-def _best_seconds(part: Callable[[], object], repeats: int) -> float:
-    """Return the minimum CPU time over ``repeats`` calls, at least three."""
-    seconds = []
-    for _ in range(max(3, repeats)):
-        start = time.process_time()
-        part()
-        seconds.append(time.process_time() - start)
-    return min(seconds)

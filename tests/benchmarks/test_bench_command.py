@@ -17,6 +17,7 @@ VARIANT = {
     "times_faster_median": 1.5,
     "memory_mb": 900.0,
     "memory_ratio": 0.4,
+    "share_of_peak": 0.75,
 }
 STEP: dict[str, Any] = {
     "variants": {"authors": VARIANT},
@@ -26,6 +27,7 @@ STEP: dict[str, Any] = {
 ROW = {"size": 20, "cpu_s": 0.1, "memory_mb": 100.0, "time_exponent": 1.5, "memory_exponent": None}
 SCALE = {"axes": {"classes": {"title": "classes", "rows": [ROW]}}}
 AUGMENT = {"ours_us": {"weak": 5.0}, "pillow_us": {"weak": 60.0}, "ratio": {"weak": 12.0}}
+AUGMENT["share_of_copying"] = {"weak": 0.0123}
 LABELS = {"store": {"terms": 1000, "open_ms": 0.1234567}}
 TUNE = {
     "steps": {
@@ -34,10 +36,15 @@ TUNE = {
     },
     "frozen": {"top": {"ms_per_view": 17.25, "bytes": 100}, "heads": {"ms_per_view": 21.5, "bytes": 10}},
 }
+ENGINES = {"engines": {"onnx": {"ms_per_image": 1.0, "share_of_peak": 0.456}}}
+PREDICT = {"ways": {"plain loop": {"cpu_ms_per_photo": 40.0, "share_of_limit": 0.321}}}
 RESULTS = {"augment": AUGMENT, "step": STEP, "scale": SCALE, "labels": LABELS, "tune": TUNE}
+RESULTS |= {"engines": ENGINES, "predict": PREDICT}
 EXPECTED = {
-    "augment": ["us per image", "weak", "12.0"],
-    "step": ["SemCo+", "authors", "everything except the network: 1.0 %"],
+    "augment": ["us per image", "weak", "12.0", "0.0123"],
+    "engines": ["onnx", "0.456"],
+    "predict": ["plain loop", "0.321"],
+    "step": ["SemCo+", "authors", "0.75", "everything except the network: 1.0 %"],
     "scale": ["classes", "100.0", "time grows faster than linearly up to classes = 20"],
     "labels": ["store: open ms", "0.123"],
     "tune": ["heads", "4.5", "17.25", "than a step that trains all layers"],

@@ -13,3 +13,4 @@ def test_every_engine_is_measured_and_computes_the_same() -> None:
         assert row["ms_per_image"] > 0
         assert row["cpu_ms_per_image"] > 0
         assert row["difference"] < 1e-4
+        assert row["share_of_peak"] > 0

@@ -1,0 +1,108 @@
+"""CPU time of predicting photos from their files: our engines, an exported file, and a plain loop, in turns.
+
+The model is a semantic probe, which predicts from two views of each photo, with random weights.
+
+Shapes: N photos, C channels, S height and width.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+
+from benchmarks.peak import count_gflop, cpu_seconds, decoding_seconds, measure_peak
+from benchmarks.synthetic import make_images
+from semco.config import ModelConfig
+from semco.data.decode import centre_square
+from semco.evaluation.model_file import ModelDescription, SavedModel, save_model
+from semco.export.onnx_graph import complete_graph, write_onnx
+from semco.export.program import Program
+from semco.models import TransformShape, build_network
+from semco.predict.predictor import load
+
+PLAIN, EXPORTED = "plain loop (Pillow, torch)", "exported file (ONNX Runtime)"
+CLASSES, EMBEDDING, HEADS, AXES, BATCH = 40, 16, ("one_hot", "semantic"), 64, 32
+
+
+def bench_predict(
+    backbone: str = "efficientnet-lite0", size: int = 224, photos: int = 32, threads: int = 1, repeats: int = 3
+) -> dict[str, Any]:
+    """Return the CPU milliseconds per photo of each way, and which part of that the machine's limit would take."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            return _measure(Path(folder), make_model(backbone, size), photos, repeats)
+    finally:
+        torch.set_num_threads(before)
+
+
+def make_model(backbone: str, size: int) -> SavedModel:
+    """Return a semantic probe with random weights."""
+    config, shape = ModelConfig(backbone=backbone, pretrained="none"), TransformShape(axes=AXES, has_close_up=True)
+    torch.manual_seed(0)
+    network = build_network(config, HEADS, CLASSES, EMBEDDING, 3, size, transform=shape).eval().requires_grad_(False)
+    assert network.transform is not None
+    network.transform.axes.normal_()
+    described = ModelDescription(
+        class_names=tuple(f"class {k}" for k in range(CLASSES)), image_size=(size, size), channels=3, mean=(0.5,) * 3,
+        std=(0.25,) * 3, model=config, heads=HEADS, embedding_dim=EMBEDDING, scale=5.0, groups=tuple(range(CLASSES)),
+        eps=0.2, transform=shape, head="average",
+    )  # fmt: skip
+    return SavedModel(described, network, torch.nn.functional.normalize(torch.randn(CLASSES, EMBEDDING), dim=1))
+
+
+def make_photos(folder: Path, count: int) -> list[Path]:
+    """Write JPEG files whose shorter sides have 256 to 500 pixels."""
+    paths = [folder / f"{i}.jpg" for i in range(count)]
+    for path, image in zip(paths, make_images(count, 500).permute(0, 2, 3, 1).numpy(), strict=True):
+        Image.fromarray(image[: 256 + 244 * int(path.stem) // count]).save(path, quality=85)
+    return paths
+
+
+def _measure(folder: Path, model: SavedModel, count: int, repeats: int) -> dict[str, Any]:
+    save_model(folder, model)
+    paths, onnx = make_photos(folder, count), folder / "model.onnx"
+    write_onnx(onnx, complete_graph(Program(model).eval(), model, 5))
+    side, ours, exported = max(model.description.image_size), load(folder), load(onnx)
+    ways: dict[str, Callable[[], Any]] = {
+        PLAIN: lambda: predict_plainly(model, paths),
+        f"semco predict ({ours.engine.name})": lambda: ours.predict_proba(paths),
+        EXPORTED: lambda: exported.predict_proba(paths),
+    }
+    answers = [way() for way in ways.values()]
+    turns = [{name: cpu_seconds(way) / count for name, way in ways.items()} for _ in range(repeats)]
+    seconds = {name: min(turn[name] for turn in turns) for name in ways}
+    gflop = count_gflop(lambda: model.network(torch.zeros(1, 3, side, side)))
+    limit = decoding_seconds(paths) / count + gflop / measure_peak().gflops
+    rows = {
+        name: {
+            "cpu_ms_per_photo": round(1000 * best, 2),
+            "photos_per_cpu_s": round(1 / best, 1),
+            "times_faster": round(seconds[PLAIN] / best, 2),
+            "share_of_limit": round(limit / best, 3),
+            "difference": float(np.abs(answer - answers[1]).max()),
+        }
+        for (name, best), answer in zip(seconds.items(), answers, strict=True)
+    }
+    return {"limit_ms_per_photo": round(1000 * limit, 2), "gflop_per_photo": round(gflop, 3), "ways": rows}
+
+
+@torch.inference_mode()
+def predict_plainly(model: SavedModel, paths: Sequence[Path]) -> NDArray[np.float32]:
+    """Return the probabilities of photos as most scripts compute them: Pillow, torch layer by layer."""
+    described, parts = model.description, []
+    mean, std = (torch.tensor(each).view(3, 1, 1) for each in (described.mean, described.std))
+    for start in range(0, len(paths), BATCH):
+        photos = (Image.open(path).convert("RGB") for path in paths[start : start + BATCH])
+        squares = np.stack([centre_square(photo, described.image_size[0]) for photo in photos])
+        images = torch.from_numpy(squares).permute(0, 3, 1, 2).float() / 255
+        parts.append(model.scorer()(model.network((images - mean) / std)).numpy())
+    return np.concatenate(parts)
