@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import fcntl
 import gc
 import importlib
@@ -77,9 +78,13 @@ class Server:
 
     def _fork(self) -> dict[str, Any] | None:
         client, _ = self._listener.accept()
-        start, handles, _, _ = socket.recv_fds(client, LENGTH, 250)
-        with client.makefile("rb") as stream:
-            request: dict[str, Any] = json.loads(stream.read(int.from_bytes(start, "big")))
+        try:
+            start, handles, _, _ = socket.recv_fds(client, LENGTH, 250)
+            with client.makefile("rb") as stream:
+                request: dict[str, Any] = json.loads(stream.read(int.from_bytes(start, "big")))
+        except (OSError, ValueError):  # the client was killed while it wrote its request
+            client.close()
+            return None
         pid = os.fork()
         if pid == 0:
             signal.set_wakeup_fd(-1)
@@ -92,7 +97,7 @@ class Server:
         (self._folder / str(request["client"])).write_text(str(pid))
         self._clients[pid] = client
         self._selector.register(client, selectors.EVENT_READ, pid)
-        client.sendall(f"{pid}\n".encode())
+        tell(client, pid)
         return None
 
     def _report_ends(self) -> None:
@@ -103,8 +108,14 @@ class Server:
             client = self._clients.pop(pid)
             if client in self._selector.get_map():
                 self._selector.unregister(client)
-                client.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+                tell(client, os.waitstatus_to_exitcode(status))
             client.close()
+
+
+def tell(client: socket.socket, number: int) -> None:
+    """Send a number to a client, unless that was killed: then its connection is at its end, which `serve` notices."""
+    with contextlib.suppress(OSError):
+        client.sendall(f"{number}\n".encode())
 
 
 def become(request: dict[str, Any]) -> None:
