@@ -120,6 +120,11 @@ def test_a_head_that_the_method_does_not_have_is_refused() -> None:
         answer("evaluation.head", method="fixmatch", evaluation={"head": "semantic"})
 
 
+def test_a_single_fold_is_refused() -> None:
+    with pytest.raises(UserError, match=r"folds=1 would hold out all labels at once; give 0 for none, or 2 or more"):
+        answer("evaluation.head", evaluation={"folds": 1})
+
+
 def test_a_warm_up_that_does_not_end_is_refused() -> None:
     def config(epochs: float) -> Config:
         return resolve(configure("paper", settings=[f"training.epochs={epochs}"]), facts(), CPU).config

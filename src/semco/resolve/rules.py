@@ -93,6 +93,8 @@ def check_request(request: Config) -> None:
             f"evaluation.head={request.evaluation.head} needs a semantic head, which {method.name} does not "
             "have; use evaluation.head=one_hot."
         )
+    if request.evaluation.folds == 1:
+        raise UserError("evaluation.folds=1 would hold out all labels at once; give 0 for none, or 2 or more.")
 
 
 def _notes(config: Config, machine: Machine) -> tuple[str, ...]:
