@@ -108,15 +108,13 @@ def fit_views(context: Context, minutes: float) -> tuple[Config, list[str]]:
     plan. What does not fit is left out in this order: folds, down to `FEWEST_FOLDS`, then the close-up.
     """
     config, limit = context.config, 60 * minutes
-    seconds = StepTimer(context).frozen_seconds() + fit_seconds(context)
-    if seconds > limit and config.evaluation.folds > FEWEST_FOLDS:
-        seconds -= fit_seconds(context)
+    frozen = StepTimer(context).frozen_seconds()
+    if frozen + fit_seconds(context) > limit and config.evaluation.folds > FEWEST_FOLDS:
         config = with_value(config, "evaluation.folds", FEWEST_FOLDS)
-        seconds += fit_seconds(context.with_config(config))
-    if seconds > limit and config.method.has_close_up:
+    if frozen + fit_seconds(context.with_config(config)) > limit and config.method.has_close_up:
         config = with_value(config, "method.close_up", False)
-        shorter = context.with_config(config)
-        seconds = StepTimer(shorter).frozen_seconds() + fit_seconds(shorter)
+        frozen = StepTimer(context.with_config(config)).frozen_seconds()
+    seconds = frozen + fit_seconds(context.with_config(config))
     views = "the plain view and a close-up" if config.method.has_close_up else "the plain view"
     lines = [f"plan: {views} of each photo through {config.model.backbone}, about {duration(seconds)} here"]
     return config, lines if seconds <= limit else [*lines, too_long(seconds, minutes)]
