@@ -1,7 +1,8 @@
-"""Print the first row of docs/results.md: test accuracies on the bundled images, means and standard errors over seeds.
+"""Print the first table of README.md: the linear probe and the semantic probe on photos, means over seeds.
 
-    python scripts/headline.py --seeds 0,1,2 --steps 500 --out runs/headline
+    python scripts/headline.py --birds birds-40 --out runs/headline
 
+Without ``--birds``, a folder that is not part of the package (docs/pretrained.md), only the row of the bundled fruit.
 Started again, it skips the runs that are finished.
 """
 
@@ -17,41 +18,30 @@ from semco.experiment.comparison import Outcome, make_cells, parse_seeds
 from semco.experiment.engines.local import LocalEngine
 from semco.report.tables import standard_error
 
-# The columns. SemCo has the label vectors and the eps of the recipe `paper`.
-VARIANTS = {
-    "supervised": "supervised",
-    "FixMatch": "fixmatch",
-    "SemCo": "semco+labels.source=plain+labels.eps=0.2",
-    "SemCo+": "semco_plus",
-}
-BASE, OURS = "FixMatch", "SemCo+"
-IMAGE_SIZE, LABELS_PER_CLASS = 14, 4
-Accuracies = Mapping[str, Mapping[int, float]]  # of each column, by seed
+PROBE, OURS = "linear_probe", "semantic_probe"
+BIRDS, FRUIT = "40 species of birds, 1,200 photos, class attributes", "14 kinds of fruit, 420 photos, class names"
+LABELS_PER_CLASS = 5
+Accuracies = Mapping[str, Mapping[int, float]]  # of each method, by seed
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", default="0,1,2", help="one run of each method per seed")
-    parser.add_argument("--steps", type=int, default=500, help="length of a run")
-    parser.add_argument("--backbone", default="wrn-10-1", help="the network")
+    parser.add_argument("--seeds", default="0,1,2,3,4", help="one run of each method per seed")
+    parser.add_argument("--birds", type=Path, help="the folder of birds")
     parser.add_argument("--out", type=Path, required=True, help="folder of the runs")
     args = parser.parse_args(arguments)
-    accuracies = train(parse_seeds(args.seeds), args.steps, args.backbone, args.out)
-    print("\n".join(table(accuracies, args.steps)))
+    sources = ({BIRDS: str(args.birds)} if args.birds else {}) | {FRUIT: "fruit-mini"}
+    seeds = parse_seeds(args.seeds)
+    rows = {title: train(source, seeds, args.out / Path(source).name) for title, source in sources.items()}
+    print("\n".join(table(rows, len(seeds))))
 
 
-def train(seeds: Sequence[int], steps: int, backbone: str, out: Path) -> Accuracies:
-    """Run every method with every seed and return the test accuracies."""
-    values = {
-        "data": {"source": "fashion-mini", "labels_per_class": LABELS_PER_CLASS, "image_size": IMAGE_SIZE},
-        "model": {"backbone": backbone},
-        "training": {"steps": steps, "batch_size": 32},
-    }
-    cells = make_cells(list(VARIANTS.values()), seeds, out, values)
+def train(source: str, seeds: Sequence[int], out: Path) -> Accuracies:
+    """Run both methods with every seed and return the test accuracies."""
+    values = {"data": {"source": source, "labels_per_class": LABELS_PER_CLASS, "validation": "none"}}
+    cells = make_cells([PROBE, OURS], seeds, out, values, recipe="photos")
     outcomes = LocalEngine(jobs=1).run(cells, on_end=lambda outcome: print(outcome.cell.name, file=sys.stderr))
-    return {
-        title: {o.cell.seed: _accuracy(o) for o in outcomes if o.cell.variant == v} for title, v in VARIANTS.items()
-    }
+    return {name: {o.cell.seed: _accuracy(o) for o in outcomes if o.cell.variant == name} for name in (PROBE, OURS)}
 
 
 def _accuracy(outcome: Outcome) -> float:
@@ -60,20 +50,17 @@ def _accuracy(outcome: Outcome) -> float:
     return outcome.result.test_accuracy
 
 
-def table(accuracies: Accuracies, steps: int) -> list[str]:
+def table(rows: Mapping[str, Accuracies], seeds: int) -> list[str]:
     """Return the lines of the table; the last column is the mean of the differences seed by seed."""
-    ours, base = accuracies[OURS], accuracies[BASE]
-    difference = [ours[seed] - base[seed] for seed in ours]
-    cells = [_points(list(values.values())) for values in accuracies.values()] + [_points(difference, "+")]
-    titles = [f"test accuracy, {len(ours)} seeds, {steps} steps", *accuracies, f"{OURS} - {BASE}, paired"]
-    problem = f"10 kinds of clothes, {IMAGE_SIZE} x {IMAGE_SIZE} pixels, {LABELS_PER_CLASS} labels per class"
-    return [_row(titles), "|" + "---|" * len(titles), _row([problem, *cells])]
-
-
-def _points(values: Sequence[float], sign: str = "") -> str:
-    """Return the mean in percent and its standard error, if there are several values."""
-    error = standard_error(values)
-    return f"{100 * fmean(values):{sign}.1f}" + (f" ± {100 * error:.1f}" if error is not None else "")
+    title = f"{LABELS_PER_CLASS} labels per class, {seeds} seeds, test accuracy"
+    lines = [_row([title, "linear probe", "SemCo's semantic probe", "difference, paired"]), "|---|---|---|---|"]
+    for name, accuracies in rows.items():
+        probe, ours = accuracies[PROBE], accuracies[OURS]
+        error = standard_error([ours[seed] - probe[seed] for seed in ours])
+        means = [100 * fmean(values.values()) for values in (probe, ours)]
+        difference = f"{means[1] - means[0]:+.1f}" + (f" ± {100 * error:.1f}" if error is not None else "")
+        lines.append(_row([name, f"{means[0]:.1f}", f"**{means[1]:.1f}**", difference]))
+    return lines
 
 
 def _row(cells: Sequence[str]) -> str:

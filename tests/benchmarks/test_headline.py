@@ -1,4 +1,4 @@
-"""scripts/headline.py and scripts/readings.py: the numbers of README and of docs/lab/readings.md."""
+"""The scripts that print the numbers of README and of the docs."""
 
 from __future__ import annotations
 
@@ -11,23 +11,56 @@ import torch
 from tests.conftest import load_script
 
 
-def test_the_table_has_means_errors_and_paired_differences() -> None:
+def test_the_headline_has_means_and_paired_differences() -> None:
     headline = load_script("headline")
-    accuracies = {"FixMatch": {0: 0.50, 1: 0.60}, "SemCo+": {0: 0.61, 1: 0.67}}
-    titles, _, row = headline.table(accuracies, steps=500)
-    assert "2 seeds, 500 steps | FixMatch | SemCo+ | SemCo+ - FixMatch, paired" in titles
-    # Of two values the standard error is half of their distance: 5, 3 and, of the differences 11 and 7, 2 points.
-    assert row.endswith("| 55.0 ± 5.0 | 64.0 ± 3.0 | +9.0 ± 2.0 |")
+    accuracies = {"linear_probe": {0: 0.50, 1: 0.60}, "semantic_probe": {0: 0.61, 1: 0.67}}
+    titles, _, row = headline.table({"fruit": accuracies}, seeds=2)
+    assert titles.startswith("| 5 labels per class, 2 seeds, test accuracy | linear probe |")
+    # Of the differences 11 and 7 the standard error is half of their distance: 2 points.
+    assert row == "| fruit | 55.0 | **64.0** | +9.0 ± 2.0 |"
 
 
+@pytest.mark.slow  # 30 seconds of CPU for the features of all photos of fruit
 @pytest.mark.usefixtures("forked_processes")
-def test_the_headline_is_trained_and_finished_runs_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_headline_is_trained_and_finished_runs_are_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     headline = load_script("headline")
+    monkeypatch.setattr(headline, "LABELS_PER_CLASS", 2)
     for _ in range(2):
-        headline.main(["--seeds", "0", "--steps", "2", "--backbone", "tiny", "--out", str(tmp_path / "runs")])
-    first, second = capsys.readouterr().out.split("| test accuracy")[1:]
+        headline.main(["--seeds", "0", "--out", str(tmp_path / "runs")])
+    first, second = capsys.readouterr().out.split("| 2 labels per class")[1:]
     assert first.strip() == second.strip()
-    assert len(list((tmp_path / "runs").glob("*/result.json"))) == len(headline.VARIANTS) == 4
+    assert len(list((tmp_path / "runs").glob("fruit-mini/*/result.json"))) == 2
+
+
+def write_run(folder: Path, method: str, seed: int, accuracy: float | None) -> None:
+    run = folder / f"{method}-seed{seed}"
+    run.mkdir(parents=True)
+    (run / "result.json").write_text(json.dumps({"test_accuracy": accuracy}))
+
+
+def test_the_table_of_results_joins_folders_and_pairs_by_seed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seed, ours, other in [(0, 0.61, 0.50), (1, 0.67, 0.60)]:
+        write_run(tmp_path / "a", "semco_plus", seed, ours)
+        write_run(tmp_path / "more", "fixmatch", seed, other)
+    write_run(tmp_path / "more", "fixmatch", 2, 0.70)  # no run of ours has this seed
+    write_run(tmp_path / "b", "semco_plus", 0, 0.30)
+    write_run(tmp_path / "b", "uda", 0, None)  # not finished
+    problems = [f"A={tmp_path / 'a'},{tmp_path / 'more'}", f"B={tmp_path / 'b'}"]
+    script = load_script("results")
+    script.main([*problems, "--against", "semco_plus"])
+    # FixMatch: mean of 50, 60, 70, standard error 10 / sqrt(3); differences -11 and -7. SemCo+ has the lower mean.
+    assert capsys.readouterr().out.splitlines() == [
+        "| method | A | against semco_plus | B | against semco_plus |",
+        "|---|---|---|---|---|",
+        "| fixmatch | 60.0 ± 5.8 | -9.0 ± 2.0 | – | – |",
+        "| semco_plus | 64.0 ± 3.0 (2 of 3 seeds) |  | 30.0 |  |",
+    ]
+    script.main([*problems, "--each"])
+    assert "| A | fixmatch | 0: 50.0, 1: 60.0, 2: 70.0 |" in capsys.readouterr().out
 
 
 def test_readings_of_a_perfect_prediction() -> None:
