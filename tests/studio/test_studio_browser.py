@@ -329,7 +329,7 @@ def test_from_names_to_a_model_by_keyboard(browser: Browser, tmp_path: Path) -> 
         browser.wait("document.querySelector('#preview .caption').textContent.includes('Photo 3 of 20')")
         browser.key("Escape")
         browser.wait("document.querySelector('.tiles').textContent.includes('of 1 random photo judged blind')")
-        (judged,) = studio.project.photos.numbered(studio.project.journal.judged_blind())
+        (judged,) = studio.project.photos.numbered(studio.project.journal.blind_answers())
         wanted[judged] = 1
         train(browser, studio, 2)
         assert studio.project.labels() == wanted

@@ -22,7 +22,7 @@ from semco.errors import brief
 
 INPUT = "photos"
 OUTPUTS = ("probabilities", "label")
-# Length of the JSON at the start of a body that goes on with raw bytes.
+# Length of the JSON at the start of a body that continues with raw bytes.
 HEADER_LENGTH = "inference-header-content-length"
 
 

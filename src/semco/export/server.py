@@ -54,7 +54,7 @@ def most_connections() -> int:
 
 
 class Turns:
-    """Lets one of the waiting connections go on per turn of the event loop.
+    """Lets one of the waiting connections continue per turn of the event loop.
 
     A chunk of one byte takes as long as a large one. If all connections with bodies in chunks were read in each turn,
     the others would have to wait for all of them.

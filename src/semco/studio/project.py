@@ -318,7 +318,7 @@ class Project:
         return {
             "round": 0 if live["version"] else number,
             "accuracy": live["accuracy"] if live["version"] else self.training.accuracy(number),
-            "checked": check(self.photos.numbered(self.journal.judged_blind()), labels),
+            "checked": check(self.photos.numbered(self.journal.blind_answers()), labels),
             **summarise(answers, labels, groups),
         }
 

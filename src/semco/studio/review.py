@@ -166,16 +166,16 @@ def _pairs(answers: Answers, is_open: NDArray[np.bool_], groups: list[list[int]]
     return [{"classes": list(pair), "count": found[pair], "alike": pair in alike} for pair in order]
 
 
-def check(judged: Mapping[int, int], labels: Mapping[int, int]) -> dict[str, Any]:
+def check(predicted: Mapping[int, int], labels: Mapping[int, int]) -> dict[str, Any]:
     """Return the accuracy on photos that were labelled blind, with a 95 % interval, and the same per class.
 
-    ``judged`` has the model's class of each photo; ``labels`` has the class that a person gave.
+    ``predicted`` has the model's class of each of these photos, ``labels`` the class that a person gave.
     """
-    pairs = [(said, labels[photo]) for photo, said in judged.items() if photo in labels]
-    classes = {number: [0, 0] for _, number in pairs}
-    for said, number in pairs:
-        classes[number][0] += said == number
-        classes[number][1] += 1
-    right = sum(said == number for said, number in pairs)
+    pairs = [(guess, labels[photo]) for photo, guess in predicted.items() if photo in labels]
+    classes = {label: [0, 0] for _, label in pairs}
+    for guess, label in pairs:
+        classes[label][0] += guess == label
+        classes[label][1] += 1
+    right = sum(guess == label for guess, label in pairs)
     low, high = wilson_interval(right, len(pairs)) if pairs else (0.0, 1.0)
     return {"right": right, "count": len(pairs), "low": low, "high": high, "classes": classes}

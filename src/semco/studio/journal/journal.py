@@ -64,7 +64,8 @@ class Journal:
         """Give photos their classes, or None to take a label away.
 
         ``seen`` is the last entry that the tab knows: if another tab has changed one of the photos since, nothing is
-        written and a `Conflict` names them. ``answer`` is what the model said of a photo that was judged blind.
+        written and a `Conflict` names them. ``answer`` is the class that the model predicted for a photo that
+        is labelled blind.
         """
         with self.lock:
             if seen is not None:
@@ -123,7 +124,7 @@ class Journal:
             table: dict[str, Any] | None = self.state.table_after(seq)
             return table
 
-    def judged_blind(self) -> dict[str, int]:
+    def blind_answers(self) -> dict[str, int]:
         """Return the photos whose labels were given blind, with the class that the model predicted."""
         with self.lock:
             entries = [each for each in self.state.entries if each.answer and each.seq not in self.state.undone]
