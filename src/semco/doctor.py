@@ -36,7 +36,7 @@ EXTRAS = {
 INSTRUCTIONS = ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16", "asimd", "bf16")
 # With fewer free bytes in the cache folder, runs on many photos may fail.
 LITTLE_SPACE = 2 * 10**9
-BACKBONE, SIDE, IMAGES = "efficientnet-lite0", 224, 4
+BACKBONE, SIDE, IMAGES = "efficientnet-lite2", 260, 4
 MATRIX = 1024
 
 

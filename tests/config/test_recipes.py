@@ -290,7 +290,7 @@ def test_the_config_command_takes_the_recipe_of_photos(monkeypatch: pytest.Monke
     monkeypatch.setattr("semco.models.pretrained.is_installed", lambda _: True)
     shown = CliRunner().invoke(app, ["config", "fruit-mini", "--json"])
     request = Config.parse(json.loads(shown.stdout))
-    assert (request.model.backbone, request.training.minutes) == ("efficientnet-lite0", 15)
+    assert (request.model.backbone, request.training.minutes) == ("efficientnet-lite2", 15)
 
 
 def test_the_recipes_command_lists_ours_as_not_published() -> None:

@@ -226,6 +226,17 @@ def test_minutes_decide_how_many_views_and_folds_a_fitted_head_has(
     assert any("this does not fit into" in line for line in observer.messages) is not fits
 
 
+def test_a_faster_backbone_is_named_where_there_is_one() -> None:
+    def advice(**fields: Any) -> str:
+        return plans.too_long(90, 1, plans.faster_backbone(ModelConfig(**fields)))
+
+    name = "model.backbone=efficientnet-lite0"
+    assert advice(backbone="efficientnet-lite2").endswith(f"a smaller data.image_size, or {name}, take less")
+    assert name not in advice(backbone="efficientnet-lite0")
+    assert name not in advice(backbone="efficientnet-lite2", weights=Path("own.safetensors"))
+    assert name not in advice(backbone="wrn-28-2")
+
+
 def test_the_time_of_fits_by_hand(
     make_config: Make, weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -136,7 +136,7 @@ def test_every_kind_is_recognised(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
-    ("side", "size", "backbone"), [(30, 32, "wrn-28-2"), (63, 64, "wrn-28-2"), (64, 224, "efficientnet-lite0")]
+    ("side", "size", "backbone"), [(30, 32, "wrn-28-2"), (63, 64, "wrn-28-2"), (64, 260, "efficientnet-lite2")]
 )
 def test_advice_on_size_and_backbone(side: int, size: int, backbone: str) -> None:
     facts = [facts_module.ImageFacts((), None, 100, each) for each in (side, side, 500)]

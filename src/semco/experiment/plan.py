@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Generator, Tensor
 
-from semco.config import REGISTERED_DATASETS, Config
+from semco.config import REGISTERED_DATASETS, Config, ModelConfig
 from semco.data.batches import Batches
 from semco.errors import duration
 from semco.experiment.context import Context
@@ -18,6 +18,7 @@ from semco.experiment.judge import folds_of
 from semco.methods import FittedMethod
 from semco.models import Network, has_weights
 from semco.models.averaging import ema_copy
+from semco.models.pretrained import published_name
 from semco.resolve.rules import with_value
 from semco.training.execution import shortest_time
 from semco.training.features import FeatureFile
@@ -30,8 +31,8 @@ MINUTES = 15.0
 # Labelled images of a timed step, and images of a timed pass through frozen layers.
 TIMED_LABELLED, TIMED_IMAGES = 2, 8
 HOUR = 3600.0
-# Folds that are kept for the accuracy when minutes are short.
-FEWEST_FOLDS = 2
+# Folds that are kept for the accuracy when minutes are short, and the fastest backbone with published weights.
+FEWEST_FOLDS, FASTEST = 2, "efficientnet-lite0"
 # Passes over the labelled photos of a linear probe; choosing its penalty takes as long as so many fits. Multiplications
 # per second of a fit on one core.
 PROBE_PASSES, PROBE_CHOICE, FIT_RATE = 50, 4, 1e10
@@ -117,7 +118,12 @@ def fit_views(context: Context, minutes: float) -> tuple[Config, list[str]]:
     seconds = frozen + fit_seconds(context.with_config(config))
     views = "the plain view and a close-up" if config.method.has_close_up else "the plain view"
     lines = [f"plan: {views} of each photo through {config.model.backbone}, about {duration(seconds)} here"]
-    return config, lines if seconds <= limit else [*lines, too_long(seconds, minutes)]
+    return config, lines if seconds <= limit else [*lines, too_long(seconds, minutes, faster_backbone(config.model))]
+
+
+def faster_backbone(model: ModelConfig) -> str:
+    """Return a part of `too_long` that names a faster backbone, if the published weights of another one are used."""
+    return "" if published_name(model) in ("", FASTEST) else f", or model.backbone={FASTEST},"
 
 
 def fit_seconds(context: Context) -> float:

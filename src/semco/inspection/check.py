@@ -26,7 +26,7 @@ from semco.models import has_weights
 
 # Images with a shorter side below this are icons or small crops, for which ImageNet weights help little.
 SMALL_SIDE = 64
-PHOTO_BACKBONE, PHOTO_SIZE, SMALL_BACKBONE = "efficientnet-lite0", 224, "wrn-28-2"
+PHOTO_BACKBONE, PHOTO_SIZE, SMALL_BACKBONE = "efficientnet-lite2", 260, "wrn-28-2"
 # Labels per class up to which another label is worth its work; FEW: below it, labels come first.
 ENOUGH_LABELS, FEW_LABELS = 10, 5
 NAMED = 10  # classes that are named in a sentence
