@@ -154,7 +154,7 @@ def test_labels_are_handed_over_when_every_class_has_one(
 
 
 @pytest.mark.usefixtures("forked_processes")
-@pytest.mark.skipif(not is_installed("efficientnet-lite0"), reason="the weights are not installed")
+@pytest.mark.skipif(not is_installed("efficientnet-lite2"), reason="the weights are not installed")
 def test_the_wall_follows_the_labels(tmp_path: Path) -> None:
     """From folders to answers without a click: class folders, photos without a label, test photos."""
     photos = tmp_path / "photos"
