@@ -20,6 +20,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Literal
 
@@ -30,7 +31,9 @@ except ImportError:  # not a POSIX system
 
 from safetensors import SafetensorError
 
-from semco.errors import SemcoWarning, UserError, brief
+from semco.errors import SemcoWarning, UserError, brief, nearest
+
+MOST_NAMES = 2000  # names of a folder that are compared with a misspelt one
 
 
 @contextmanager
@@ -94,6 +97,13 @@ def remove_leftover_folders(target: Path) -> None:
         is_leftover = re.fullmatch(rf"\.{re.escape(target.name)}\.[a-z0-9_]{{8}}\.part", path.name, re.DOTALL)
         if is_leftover and path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
+
+
+def remove_leftover_files(target: Path) -> None:
+    """Remove the temporary files ``.NAME.xxxxxxxx.tmp`` that killed processes left beside a file of this name."""
+    for path in target.parent.iterdir() if target.parent.is_dir() else ():
+        if path.name.startswith(f".{target.name}.") and is_leftover(path) and path.is_file():
+            path.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -224,6 +234,27 @@ def exists(path: Path) -> bool:
         return path.exists()
     except (OSError, ValueError):
         return False
+
+
+def no_such(what: str, path: Path) -> UserError:
+    """Return the error for a path that does not exist, with the name on the disk that is most like it.
+
+    ``what`` is what it should be: ``run folder``.
+    """
+    return UserError(f"there is no {what} {path}{nearest_path(path) or '.'}")
+
+
+def nearest_path(path: Path) -> str:
+    """Return the hint ``; did you mean 'photos'?`` for a misspelt path; an empty string if nothing is similar."""
+    parent, name = path.parent, path.name
+    while not exists(parent) and parent != parent.parent:
+        parent, name = parent.parent, parent.name
+    try:
+        with os.scandir(parent) as found:
+            similar = nearest(name, (each.name for each in islice(found, MOST_NAMES)))
+    except OSError:
+        return ""
+    return similar.replace("'", f"'{parent}{os.sep}", 1) if similar and parent != Path() else similar
 
 
 def expand_home(path: Path) -> Path:

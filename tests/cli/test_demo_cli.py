@@ -80,6 +80,10 @@ def test_a_short_demo_ends_in_a_page_with_photos(monkeypatch: pytest.MonkeyPatch
     assert values["report"] == str(folder / "report.html")
     assert page.count("data:image/jpeg;base64,") >= 24
     assert "probe" in page
+    assert "a finished demo" not in done.stderr
+    again = CliRunner().invoke(app, ["demo", "--out", str(folder), "--json"])
+    assert json.loads(again.stdout.splitlines()[-1]) == values
+    assert "has a finished demo, which is shown; remove the folder to train again" in " ".join(again.stderr.split())
 
 
 def test_steps_are_for_training_from_scratch(tmp_path: Path) -> None:

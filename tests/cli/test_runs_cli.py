@@ -22,10 +22,12 @@ import yaml
 from PIL import Image
 from safetensors.torch import load_file
 
-from semco.cli.running import exit_code
+from semco.cli.running import exit_code, stops_on_sigterm
 from semco.config import merge
 from semco.errors import SemcoWarning
+from semco.files import atomic_path
 from semco.run.folder import RunFolder
+from semco.training.signals import Stopped
 from tests.cli.held import configure_small_demo, start_held
 from tests.cli.in_process import run_here
 from tests.forking import forked_python, start_semco
@@ -312,3 +314,11 @@ def test_predict_names_a_missing_run_first(tmp_path: Path, model: str, sentence:
     (tmp_path / "predictions.csv").touch()
     done = run_here("predict", model, "photo.jpg", cwd=tmp_path)
     assert (done.returncode, sentence in done.stderr) == (2, True), done.stderr
+
+
+def test_a_command_that_sigterm_ends_removes_its_files(tmp_path: Path) -> None:
+    with pytest.raises(Stopped) as ended, stops_on_sigterm(), atomic_path(tmp_path / "model.onnx"):
+        signal.raise_signal(signal.SIGTERM)
+    assert ended.value.exit_code == 143
+    assert list(tmp_path.iterdir()) == []
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL

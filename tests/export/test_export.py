@@ -219,3 +219,16 @@ def test_products_make_the_same_close_up(size: tuple[int, int]) -> None:
     torch.testing.assert_close(made.enlarge(images), close_up(images), atol=1e-5, rtol=0)
     assert made.views(images, has_close_up=False).shape[1] == 1
     torch.testing.assert_close(made.views(images, has_close_up=True)[:, 0], images)
+
+
+def test_an_export_says_what_it_does_and_removes_what_a_killed_one_left(run: Path, tmp_path: Path) -> None:
+    (tmp_path / ".model.onnx.0123abcd.tmp").write_bytes(b"half of a model")
+    (tmp_path / ".other.onnx.0123abcd.tmp").write_bytes(b"of another export")
+    parts: list[str] = []
+    export_run(run, tmp_path / "model.onnx", report=lambda what, _done, _total: parts.append(what))
+    assert parts[-2:] == [f"writing {tmp_path / 'model.onnx'}", "comparing it with torch on 80 images"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        ".other.onnx.0123abcd.tmp",
+        "MODEL_CARD.md",
+        "model.onnx",
+    ]

@@ -158,6 +158,9 @@ def test_missing_images_and_empty_folders_are_named(tmp_path: Path) -> None:
         list(find_photos([f"@{tmp_path / 'table.csv'}"]))
     with pytest.raises(UserError, match=r"there is no list gone\.txt"):
         list(find_photos(["@gone.txt"]))
+    (tmp_path / "made before.csv").touch()
+    with pytest.raises(UserError, match=r"no image, folder or list gone\.png"):  # the photos come before the table
+        predict_into(Output(tmp_path / "made before.csv"), bright(), ["gone.png"])
     with pytest.raises(UserError, match="no images to predict"):
         predict_into(Output(tmp_path / "out.csv"), bright(), [])
     assert not (tmp_path / "out.csv").exists()

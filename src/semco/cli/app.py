@@ -1,12 +1,21 @@
-"""Groups of commands whose help shows flags without a type (``--json``) and that report a stop by Ctrl-C."""
+"""Groups of commands whose help shows flags without a type (``--json``) and that report a stop by Ctrl-C.
+
+A wrong option or argument is a `UserError` like any other bad input.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+
+from semco.errors import UserError, brief
+
+# The error of click for a wrong command line; newer versions of typer bring a click of their own.
+USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 
 
 def _without_types(params: list[Any]) -> list[Any]:
@@ -30,6 +39,26 @@ class _Group(TyperGroup):
         except KeyboardInterrupt as stopped:  # also that a run was stopped, by whichever signal
             typer.echo("stopped", err=True)
             raise typer.Exit(getattr(stopped, "exit_code", 130)) from None
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        try:
+            code = super().main(*args, **options | {"standalone_mode": False, "prog_name": "semco"})
+        except USAGE_ERROR as error:
+            raise usage_error(error) from None
+        sys.exit(code or 0)
+
+
+def usage_error(error: Any) -> BaseException:
+    """Return an error of click as one sentence that names the value and the help of the command."""
+    if error.ctx is None or type(error).__name__ == "NoArgsIsHelpError":  # the help has been printed
+        return SystemExit(error.exit_code)
+    message = error.format_message().strip().rstrip(".").replace(". Did you mean", "; did you mean")
+    message = message.replace(": Value error, ", ": ")  # pydantic's words; its other reasons do not name the value
+    reasons = getattr(error.__cause__, "errors", None)
+    value = "" if reasons is None else brief(reasons()[0]["input"])
+    message += "" if value in message else f", not {value}"
+    end = "" if message.endswith("?") else ";"
+    return UserError(f"{message[:1].lower()}{message[1:]}{end} see {error.ctx.command_path} --help.")
 
 
 class App(typer.Typer):

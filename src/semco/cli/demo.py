@@ -66,7 +66,7 @@ def demo(
         raise UserError("--steps is for --from-scratch: the photos are fitted without training steps.")
     from semco.experiment import train_or_resume
     from semco.report import write_report
-    from semco.run.folder import free_folder
+    from semco.run.folder import RunFolder, free_folder
 
     if not from_scratch:
         _require_weights()
@@ -76,6 +76,8 @@ def demo(
     console.print(chosen.introduction, highlight=False)
     again = _command(folder, from_scratch, steps, seed)
     runs, results = [], []
+    if all(RunFolder(folder / method).is_finished() for method in chosen.methods):
+        console.print(f"{folder} has a finished demo, which is shown; remove the folder to train again", style="dim")
     for method in chosen.methods:
         runs.append(folder / method)
         with show_how_to_resume(again), Display(console, method) as display:

@@ -8,7 +8,9 @@ from typing import Literal
 import typer
 from rich.console import Console
 
+from semco.cli.compare import say
 from semco.cli.evaluate import HeadName
+from semco.cli.running import stops_on_sigterm
 
 # `semco.export.formats.FormatName`, repeated here to avoid importing torch.
 FormatChoice = Literal["onnx", "torch", "openvino", "triton", "hf"]
@@ -33,7 +35,15 @@ def export(
     """Export a model with its preprocessing: photos (N, H, W, 3) uint8 in, probabilities and class names out."""
     from semco.export.run import export_run
 
-    done = export_run(run, to, head, top, format_name=format_name)
+    shown: set[str] = set()
+
+    def report(what: str, _done: int, _total: int) -> None:
+        if what not in shown:
+            shown.add(what)
+            say(what)
+
+    with stops_on_sigterm():
+        done = export_run(run, to, head, top, report, format_name)
     console = Console(soft_wrap=True, markup=False, highlight=False)
     opset = f", opset {done.opset}" if done.opset else ""
     console.print(f"{done.file}  {done.size / 1e6:.1f} MB{opset}")

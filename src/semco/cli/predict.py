@@ -15,6 +15,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from semco.cli.evaluate import HeadName
 from semco.cli.options import ClusterOptions, with_options
+from semco.cli.running import stops_on_sigterm
 from semco.errors import UserError
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ def predict(
     """Classify photos and write label, confidence, runner-up, group and the answer of each head."""
     from semco.evaluation.thresholds import describe_share
     from semco.predict.images import predict_into
+    from semco.predict.photos import check_photos
     from semco.predict.predictor import load
     from semco.predict.ray_actors import PHOTOS_PER_PART, Model, predict_parts
 
@@ -110,8 +112,9 @@ def predict(
     else:
         cluster.refuse()
         predictor = load(model, head, classes=names, engine=engine, none_of_these=none_of_these)
-        check(output)  # after the model, which is what the user named first
-        with show_count(console) as report:
+        check_photos(images)  # in the order in which the user named them: the model, the photos, the table
+        check(output)
+        with stops_on_sigterm(), show_count(console) as report:
             summary = predict_into(output, predictor, images, report, sys.stdin)
     show_summary(console, summary, output.file)
     if none_of_these is not None:

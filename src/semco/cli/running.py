@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from semco.errors import SemcoWarning, UserError, duration
-from semco.training.signals import Interrupted, StopRequest
+from semco.training.signals import Interrupted, Stopped, StopRequest
 
 if TYPE_CHECKING:
     from semco.run.result import RunResult
@@ -98,6 +98,20 @@ def plain_warnings() -> Iterator[None]:
 def _show_warning(message: Warning | str, category: type[Warning], *_place: object, **_more: object) -> None:
     if issubclass(category, SemcoWarning):
         status_console().print(f"[bold yellow]warning:[/] {escape(str(message))}", highlight=False)
+
+
+@contextmanager
+def stops_on_sigterm() -> Iterator[None]:
+    """Let SIGTERM end a command as Ctrl-C does, so that its temporary files are removed; the exit code is 143."""
+
+    def stop(number: int, _frame: object) -> None:
+        raise Stopped(number, "")
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def run_in_processes(processes: int, command: Callable[..., None], *arguments: object) -> None:

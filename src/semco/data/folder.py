@@ -20,7 +20,7 @@ from semco.data.listing import Listing, Part
 from semco.data.names import shown_name, shown_names, wordnet_notes
 from semco.data.pixels import read_listing
 from semco.errors import UserError
-from semco.files import cannot_read
+from semco.files import cannot_read, no_such
 
 UNLABELLED_FOLDERS = ("unlabeled", "unlabelled")
 TEST_FOLDERS = ("test",)
@@ -37,7 +37,7 @@ def read_folder(root: Path, config: DataConfig, on_progress: ProgressCallback | 
 def list_folder(root: Path, classes: Sequence[str] | None = None) -> Listing:
     """Find the classes and images in a folder; ``classes`` selects some of the classes, in that order."""
     if not root.is_dir():
-        raise UserError(f"there is no folder {root}.")
+        raise no_such("folder", root)
     root = _without_wrapper(root)
     base = _class_root(root)
     folders = class_folders_of(base)

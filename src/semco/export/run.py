@@ -22,7 +22,7 @@ from semco.export.card import card_of, write_card
 from semco.export.formats import FORMATS, Format, FormatName, format_of, photos_of
 from semco.export.onnx_graph import OPSET
 from semco.export.program import Program
-from semco.files import atomic_folder, atomic_path
+from semco.files import atomic_folder, atomic_path, remove_leftover_files
 from semco.models import set_precision
 from semco.predict.engine import TorchEngine, find_model_folder
 from semco.predict.predictor import EXPORTED
@@ -54,17 +54,22 @@ class Export:
     torch_accuracy: float | None = None
 
 
+def no_progress(_what: str, _done: int, _total: int) -> None:
+    """Report nothing."""
+
+
 def export_run(
     run: Path,
     to: Path | None = None,
     head: Head | None = None,
     top: int = 5,
-    report: ProgressCallback | None = None,
+    report: ProgressCallback = no_progress,
     format_name: FormatName | None = None,
 ) -> Export:
     """Write the model of a run in a format, by default in that of the file's ending, with a model card.
 
     A model whose probabilities differ from torch's by more than 1e-4 on images of the run's data is refused.
+    ``report`` is called when a part of the work begins, with what it is.
     """
     written_as = FORMATS[format_name or format_of(to)]
     target = to or run / EXPORTED.parent / written_as.place
@@ -74,8 +79,12 @@ def export_run(
     set_precision(model.network, "float32")  # files of other formats are computed in float32
     program = Program(model, head).eval()
     images, labels = real_images(load(folder.config().data, report), CHECKED)
+    if not written_as.is_folder:
+        remove_leftover_files(target)
+    report(f"writing {target}", 0, 1)
     with atomic_folder(target) if written_as.is_folder else atomic_path(target) as temporary:
         written_as.write(temporary, program, model, top)
+        report(f"comparing it with torch on {len(images):,} images", 0, 1)
         result = _compare(written_as, target, temporary, model, head, images, labels)
         if result.difference > MOST_DIFFERENCE:
             raise UserError(

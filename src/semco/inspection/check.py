@@ -16,7 +16,7 @@ from semco.config import DataConfig, LabelsConfig, ModelConfig
 from semco.data.datasets import ProgressCallback
 from semco.data.decode import LARGEST_DEFAULT
 from semco.data.listing import UNLABELLED, Entry, Listing
-from semco.data.sources import list_source
+from semco.data.sources import list_source, no_such_source, source_exists
 from semco.errors import UserError
 from semco.files import readable_name
 from semco.inspection.duplicates import Duplicates, find_duplicates
@@ -203,6 +203,8 @@ class Check:
 def check_source(config: DataConfig, on_progress: ProgressCallback | None = None) -> Check:
     """Read every image of a source once and return what was found."""
     listing = list_source(config)
+    if listing is None and not source_exists(config.source):
+        raise no_such_source(config.source)
     if listing is None:
         raise UserError(f"{config.source!r} is no folder of images: give the path of one; arrays need no check.")
     facts = [

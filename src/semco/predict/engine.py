@@ -29,7 +29,7 @@ from semco.evaluation.model_file import ModelDescription, SavedModel, load_model
 from semco.evaluation.probabilities import Head, finite_array
 from semco.evaluation.results import group_names
 from semco.evaluation.thresholds import Thresholds
-from semco.files import exists
+from semco.files import exists, no_such
 from semco.predict.zero_shot import with_classes
 from semco.run.folder import RunFolder
 from semco.training.allocator import with_reused_memory
@@ -161,7 +161,7 @@ def torch_engine(
 def find_model_folder(folder: Path) -> Path:
     """Return the model folder of a run; a model folder is returned itself."""
     if not exists(folder) or not folder.is_dir():
-        raise UserError(f"there is no run folder {folder}.")
+        raise no_such("run folder", folder)
     if (folder / "model.json").is_file():
         return folder
     model = folder / "model"

@@ -14,7 +14,7 @@ from semco.data.names import NONE_OF_THESE
 from semco.errors import UserError
 from semco.evaluation.probabilities import Head
 from semco.predict.engine import About
-from semco.predict.photos import find_photos
+from semco.predict.photos import check_photos, find_photos
 from semco.predict.predictions import Prediction, Rows, Sorter, Table, check_new, choose_format, open_table
 from semco.predict.predictor import Predictor, load
 
@@ -124,6 +124,7 @@ def predict_into(
     standard_input: TextIO | None = None,
 ) -> Summary:
     """Predict the photos that the arguments name (`find_photos`) and write one row for each, in order."""
+    check_photos(photos)
     output.check()
     return write_predictions(output, predictor, find_photos(photos, standard_input), on_progress, some=True)
 

@@ -19,7 +19,7 @@ from semco.data.listing import FILES, Entry
 from semco.data.sources.rows import Rows
 from semco.data.sources.shards import add_shard
 from semco.errors import SemcoWarning, UserError
-from semco.files import cannot_read, exists, open_regular
+from semco.files import cannot_read, exists, no_such, open_regular
 
 STANDARD_INPUT = "-"
 LIST = "@"  # before the name of a list
@@ -42,6 +42,15 @@ def find_photos(arguments: Sequence[str | Path], standard_input: TextIO | None =
             before.append(Path(argument))
 
 
+def check_photos(arguments: Sequence[str | Path]) -> None:
+    """Refuse names of photos, folders and lists that do not exist; the names in a list are looked for later."""
+    for argument in map(str, arguments):
+        is_list = argument.startswith(LIST) and not exists(Path(argument))
+        path = Path(argument.removeprefix(LIST) if is_list else argument)
+        if argument != STANDARD_INPUT and not exists(path):
+            raise no_such("list" if is_list else "image, folder or list", path)
+
+
 def _is_below(path: Path, others: Sequence[Path]) -> bool:
     return any(path == other or other in path.parents for other in others)
 
@@ -54,8 +63,7 @@ def _photos_of(argument: str, standard_input: TextIO | None) -> Iterator[Entry]:
     if not exists(path) and argument.startswith(LIST):
         yield from _in_list(Path(argument.removeprefix(LIST)))
         return
-    if not exists(path):
-        raise UserError(f"there is no image, folder or list {path}.")
+    check_photos([argument])
     if path.is_dir():
         yield from _not_empty(walk_images(path), path)
     elif path.suffix.lower() == ".tar":
@@ -68,8 +76,7 @@ def _photos_of(argument: str, standard_input: TextIO | None) -> Iterator[Entry]:
 
 def _in_list(path: Path) -> Iterator[Entry]:
     """Yield the photos that a list names."""
-    if not exists(path):
-        raise UserError(f"there is no list {path}.")
+    check_photos([f"{LIST}{path}"])
     is_table = path.suffix.lower() == ".csv"
     yield from _as_files(_column(path) if is_table else _lines(path), path.parent)
 

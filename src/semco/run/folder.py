@@ -18,6 +18,7 @@ from semco.files import (
     flush_to_disk,
     is_leftover,
     lock,
+    no_such,
     open_in_place,
     read_text,
     remove_leftovers,
@@ -118,7 +119,7 @@ class RunFolder:
         _check_path(path)
         run = cls(path)
         if not exists(path):
-            raise UserError(f"there is no run folder {path}.")
+            raise no_such("run folder", path)
         if run.config_file.is_file():
             return run
         runs = sorted(str(file.parent) for file in path.glob("*/config.yaml"))

@@ -20,6 +20,7 @@ from semco.data.decode import DECODE_ERRORS, read_image, reason_of
 from semco.data.folder import class_folder_names, image_files, test_class_folders
 from semco.data.names import readable_class
 from semco.errors import UserError
+from semco.files import no_such
 
 # Shorter side of a thumbnail, longer side of a preview, in pixels, and how far a thumbnail may be from square.
 THUMBNAIL, PREVIEW, LONGEST = 224, 1600, 2.0
@@ -36,7 +37,7 @@ class Photos:
     def __init__(self, root: Path, cache: Path) -> None:
         self.root, self._cache = Path(os.path.abspath(root)), cache  # noqa: PTH100 (links are not followed)
         if not self.root.is_dir():
-            raise UserError(f"there is no folder {root}; give a folder of photos.")
+            raise no_such("folder", root)
         prefix = len(str(self.root).rstrip(os.sep)) + 1
         blind = {str(folder): readable_class(folder.name) for folder in test_class_folders(self.root)}
         tests = {os.path.dirname(folder) + os.sep for folder in blind}  # noqa: PTH120 (a million strings)

@@ -20,7 +20,7 @@ from semco.data.sources.layouts import add_unlabelled, list_images
 from semco.data.sources.mini_imagenet import list_mini_imagenet
 from semco.data.sources.npz import read_npz
 from semco.errors import UserError, nearest
-from semco.files import exists, expand_home
+from semco.files import exists, expand_home, nearest_path
 
 Reader = Callable[[DataConfig, ProgressCallback | None], Dataset]
 Lister = Callable[[Path, Sequence[str] | None], Listing]
@@ -116,7 +116,12 @@ def _choose_reader(source: str) -> Reader:
         return lambda config, on_progress: read_listing(str(path), list_images(path, config), config, on_progress)
     if exists(path):
         raise UserError(f"{source!r} is neither a folder of images nor an .npz file.")
-    raise UserError(
-        f"there is no data set, file or folder {source!r}{nearest(source, REGISTERED) or '.'} "
-        f"Known data sets: {', '.join(REGISTERED)}."
+    raise no_such_source(source)
+
+
+def no_such_source(source: str) -> UserError:
+    """Return the error for a source that is neither a registered name nor a path that exists."""
+    similar = nearest(source, REGISTERED) or nearest_path(expand_home(Path(source)))
+    return UserError(
+        f"there is no data set, file or folder {source!r}{similar or '.'} Known data sets: {', '.join(REGISTERED)}."
     )

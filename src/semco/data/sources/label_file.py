@@ -17,7 +17,7 @@ from semco.data.folder import image_files, subfolders
 from semco.data.listing import FILES, Entry, Listing
 from semco.data.sources.rows import MOST_BYTES, ROLES, Role, Rows, lines_of, path_inside
 from semco.errors import UserError, brief
-from semco.files import exists, read_json, read_text
+from semco.files import exists, no_such, read_json, read_text
 
 Label = tuple[str, str | None]  # path of an image, its class or None
 # The prefix that Label Studio adds to the name of an uploaded file.
@@ -214,7 +214,7 @@ def add_labels_file(rows: Rows, root: Path, file: Path) -> None:
     They are in the order of the files, so that results computed from the images stay valid when labels are added.
     """
     if not exists(file):
-        raise UserError(f"there is no file of labels {file}.")
+        raise no_such("file of labels", file)
     listed: dict[str, tuple[str | None, Role]] = {}
     images, rows.ignored = image_files(root)
     for number, (path, label, role) in enumerate(_read_any(file, root, images), 1):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from semco.data.datasets import Dataset, from_arrays
 from semco.data.npy import read_npy
 from semco.errors import UserError, nearest
-from semco.files import ZIP_ERRORS, exists, open_regular, open_zip, open_zip_member
+from semco.files import ZIP_ERRORS, exists, no_such, open_regular, open_zip, open_zip_member
 
 REQUIRED = ("x_train", "y_train", "class_names")
 OPTIONAL = ("x_test", "y_test")
@@ -22,7 +22,7 @@ OPTIONAL = ("x_test", "y_test")
 def read_npz(path: Path, name: str | None = None) -> Dataset:
     """Read the data set in an .npz file; pickled objects are refused."""
     if not exists(path):
-        raise UserError(f"there is no file {path}.")
+        raise no_such("file", path)
     arrays = _read_arrays(path)
     return from_arrays(
         name or str(path),
