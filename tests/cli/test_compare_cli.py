@@ -191,6 +191,19 @@ def test_a_field_that_varies_ends_in_a_table_and_pages(
     assert "FixMatch" not in page
 
 
+def test_long_variants_have_a_letter_and_a_legend() -> None:
+    means: dict[str, float | None] = dict.fromkeys(PSEUDO_LABELS, 0.5)
+    variants = ["semco+labels.source=plain+labels.eps=0.2", "semco_plus", "semco_plus+no-grouping"]
+    rows = [HeadRow(variant, head, means) for variant in variants for head in ("one_hot", "semantic")]
+    text = io.StringIO()
+    Console(file=text, width=80).print(pseudo_label_table(rows))
+    lines = [line.rstrip() for line in text.getvalue().splitlines()]
+    first = "a semco      one-hot  all              50%     50%         50%            –"
+    assert first in lines
+    assert [line for line in lines if line[1:3] == ": "] == [f"a: {variants[0]}", f"c: {variants[2]}"]
+    assert len(lines) == 2 + 6 * 3 + 2 + 2  # title and headings; rows of one line each; legend; what the columns are
+
+
 def test_each_number_about_pseudo_labels_has_a_cell_of_its_own() -> None:
     means: dict[str, float | None] = dict.fromkeys(PSEUDO_LABELS) | {
         "ratio": 0.01,

@@ -29,6 +29,18 @@ def test_the_plan_of_everything_is_one_json_object() -> None:
     assert {"table", "row", "column", "published", "recipe", "steps"} <= plan["cells"][0].keys()
 
 
+def test_the_plan_fits_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    done = run_here("reproduce", "table1", "table3", "--dry-run")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert "table3: Table 3: label grouping and co-training" in lines
+    rows = [line.rstrip() for line in lines if "307,200" in line]
+    assert len(rows) == 58 + 8
+    assert rows[0].startswith("Pseudo-Label      cifar10-250          49.78±0.43 307,200 ")
+    assert max(map(len, rows)) <= 80
+
+
 def test_json_without_a_dry_run_is_refused() -> None:
     done = run_here("reproduce", "table3", "--json")
     assert done.returncode == 2

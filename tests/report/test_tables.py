@@ -12,6 +12,7 @@ from rich.table import Table
 
 from semco.evaluation.results import evaluate_probabilities
 from semco.report import summary_table, write_report
+from semco.report.names import legend, letter_names
 from semco.report.runs import read_run
 from semco.report.tables import (
     Difference,
@@ -152,3 +153,12 @@ def test_a_comparison_with_one_seed_is_marked(make_run, tmp_path: Path) -> None:
     assert "One seed" not in _text(summary_table([*more, make_run("semco", 1)]))
     assert "One seed" not in _text(summary_table(one[:1]))
     assert "One seed only (FixMatch, SemCo)" in write_report(one, tmp_path / "report.html").read_text()
+
+
+def test_long_names_have_a_letter_and_a_legend() -> None:
+    names = ["SemCo (eps=0.2, lambda_u=0.5, scale=authors)", "SemCo+", "SemCo+ (grouping=False)"]
+    short = letter_names(names, 24)
+    assert list(short.values()) == ["a SemCo", "b SemCo+", "c SemCo+"]
+    assert legend(short) == [f"a: {names[0]}", f"c: {names[2]}"]
+    assert letter_names(names[1:], 24) == {name: name for name in names[1:]}
+    assert legend(letter_names(names[1:], 24)) == []

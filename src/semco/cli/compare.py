@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.console import Console
 from rich.table import Column, Table
+from rich.text import Text
 
 from semco.cli.options import EngineOptions, RunOptions, complete_methods, default_recipe, with_options
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from semco.experiment.comparison import Cell, HeadRow, Outcome
     from semco.experiment.engines import Engine, Shard
     from semco.experiment.lengths import Equal
+
+LONGEST_VARIANT = 16  # characters of a variant in the table of pseudo-labels, which fits 80 columns
 
 
 @with_options(RunOptions, EngineOptions)
@@ -165,18 +168,24 @@ def write_tables(outcomes: Sequence[Outcome], out: Path, data: str, lengths: str
 def pseudo_label_table(rows: Sequence[HeadRow]) -> Table:
     """Return the table of the final pseudo-labels: a row per variant, head and kind of class that there is."""
     from semco.experiment.comparison import KINDS, MEASURES
+    from semco.report.names import legend, letter_names
     from semco.training.statistics import CONFIDENT_ACCURACY
 
     surest = CONFIDENT_ACCURACY.partition("/")[0]
-    columns = ("head", "classes", "retained", "correct", "right group", "surest fifth")
-    table = Table(Column(overflow="fold", min_width=12), *columns, title="pseudo-labels of the final model", box=None)
-    table.caption = "correct, right group: of the retained; surest fifth: correct, of the most confident fifth of all"
+    short = letter_names(list(dict.fromkeys(row.variant for row in rows)), LONGEST_VARIANT)
+    numbers = (Column(name, justify="right") for name in ("retained", "correct", "right group", "surest fifth"))
+    table = Table("", "head", "classes", *numbers, title="pseudo-labels of the final model", box=None)
+    table.padding, table.caption_justify = (0, 1, 0, 0), "left"
+    explained = "correct, right group: of the retained; surest fifth: correct, of the most confident fifth of all"
+    table.caption = Text("\n".join([*legend(short), explained]))
+    shown = ""
     for row in rows:
-        names = (row.variant, row.head.replace("_", "-"))
+        names = ("" if row.variant == shown else short[row.variant], row.head.replace("_", "-"))
+        shown = row.variant
         for kind, classes in zip(KINDS, ("all", "grouped", "not grouped"), strict=True):
-            numbers = [row.means.get(f"{measure}{kind}") for measure in (*MEASURES, surest)]
-            if not kind or numbers[0] is not None:
-                table.add_row(*names, classes, *map(_percent, numbers))
+            values = [row.means.get(f"{measure}{kind}") for measure in (*MEASURES, surest)]
+            if not kind or values[0] is not None:
+                table.add_row(*names, classes, *map(_percent, values))
                 names = ("", "")
     return table
 

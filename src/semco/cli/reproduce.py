@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -14,10 +16,11 @@ from rich.table import Column, Table
 from semco.cli.compare import run_all, say
 from semco.cli.labels.display import print_table
 from semco.cli.options import EngineOptions, with_options
+from semco.errors import UserError
 
 if TYPE_CHECKING:
     from semco.experiment.comparison import Outcome
-    from semco.experiment.paper.reproduction import CellResult, PlannedCell
+    from semco.experiment.paper.reproduction import CellResult, PaperCell, PlannedCell
 
 NOT_PUBLISHED = (
     "A small network, small images and few steps: not the published setting, so the numbers cannot be compared with it."
@@ -52,7 +55,7 @@ def reproduce(
 
     names = [name for name in what if name != "groups"]
     if as_json and names and not dry_run:
-        raise typer.BadParameter("--json shows groups, or with --dry-run the plan of the others.")
+        raise UserError("--json shows groups, or with --dry-run the plan of the others.")
     if not names or (("groups" in what or "all" in what) and not as_json):
         show_groups(setting or (), as_json=as_json)
     if not names:
@@ -86,29 +89,35 @@ def show_plan(planned: Sequence[PlannedCell], scale: str, seeds: Sequence[int], 
         cells = [each.to_json() for each in planned]
         typer.echo(json.dumps({"scale": scale, "seeds": list(seeds), "hours": rounded(total), "cells": cells}))
         return
-    table = Table(
-        "table",
-        "row",
-        Column("column", overflow="fold"),
-        "published",
-        "steps",
-        *(f"{where}, h" for where in total),
-        box=None,
-    )
-    for each in planned:
-        cell, hours = each.cell, (format_hours(each.hours[where]) for where in total)
-        table.add_row(cell.table, cell.row, cell.column, cell.published, f"{each.steps:,}", *hours)
+    rows = [
+        (each.cell, (each.cell.published, f"{each.steps:,}", *(format_hours(each.hours[where]) for where in total)))
+        for each in planned
+    ]
     console = Console()
-    console.print(table)
+    print_cells(console, ("published", "steps", *total), rows)
     if scale == "cpu":
         console.print(NOT_PUBLISHED)
     estimates = ", ".join(f"{format_hours(hours)} on {where}" for where, hours in total.items())
     kind = "" if scale == "cpu" else " (one GPU; estimates from published step times)"
-    console.print(
-        f"{len(planned)} cells, {len(seeds)} splits each, hours: about {estimates}{kind}",
-        highlight=False,
-        soft_wrap=True,
-    )
+    print_line = partial(console.print, highlight=False, soft_wrap=True)
+    print_line(f"\nThe columns {', '.join(total)}: hours of all splits of a cell.")
+    print_line(f"{len(planned)} cells, {len(seeds)} splits each, hours: about {estimates}{kind}")
+
+
+def print_cells(console: Console, headings: Sequence[str], rows: Sequence[tuple[PaperCell, tuple[str, ...]]]) -> None:
+    """Print a table of values for each table or figure of the paper; one fits 80 columns."""
+    from semco.experiment.paper.reproduction import paper_tables
+
+    for name, group in groupby(rows, lambda row: row[0].table):
+        title = paper_tables()[name]["title"]
+        console.print(f"\n{name}: {title}", style="bold", markup=False, highlight=False, soft_wrap=True)
+        numbers = (Column(heading, justify="right") for heading in headings)
+        table = Table("row", "column", *numbers, box=None, padding=(0, 1, 0, 0))
+        row = ""
+        for cell, values in group:
+            table.add_row("" if cell.row == row else cell.row, cell.column, *values)
+            row = cell.row
+        console.print(table)
 
 
 def format_hours(hours: float) -> str:
@@ -124,12 +133,9 @@ def show_results(results: Sequence[CellResult], outcomes: Sequence[Outcome], sca
     from semco.report.analysis.sections import analysis_sections
     from semco.report.sections import grid_section, grids, write_sections
 
-    table = Table("table", "row", "column", "ours", "published", box=None)
-    for result in results:
-        cell = result.cell
-        table.add_row(cell.table, cell.row, cell.column, result.text, cell.published)
     console = Console(soft_wrap=True)
-    console.print(table)
+    cells = [(result.cell, (result.text, result.cell.published)) for result in results]
+    print_cells(console, ("ours", "published"), cells)
     lead = NOT_PUBLISHED if scale == "cpu" else "Our numbers beside the published ones."
     rows = [(r.cell.table, r.cell.row, r.cell.column, r.text, r.cell.published) for r in results]
     sections = [grid_section(str(paper_tables()[name]["title"]), ERRORS, grid) for name, grid in grids(rows).items()]
@@ -160,4 +166,4 @@ def show_groups(settings: Sequence[str], *, as_json: bool) -> None:
         scores = {kind: f"{score.right} of {score.published}, {score.f1:.2f}" for kind, score in one.scores.items()}
         found = sum(len(group) * (len(group) - 1) // 2 for group in one.groups)
         rows.append((one.data, eps, str(found), scores["retrofitted"], scores.get("glove", "-")))
-    print_table(("data", "eps", "pairs found", "right, F1: retrofitted table", "GloVe's table"), rows)
+    print_table(("data", "eps", "pairs", "retrofitted: right, F1", "GloVe: right, F1"), rows)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from semco.config import Config, flat_fields
@@ -27,6 +28,25 @@ def method_title(run: Run) -> str:
     """Return the title of the run's method without its citation, or its name if this version does not know it."""
     known = Method.registry.get(run.method)
     return known.title.partition(" (")[0] if known else run.method
+
+
+def letter_names(names: Sequence[str], longest: int) -> dict[str, str]:
+    """Return a short name for each name, ``b SemCo+``, if one of them is longer than ``longest``; else the names."""
+    if max(map(len, names), default=0) <= longest:
+        return {name: name for name in names}
+    starts = [re.split(r" \(|\+(?=\w)", name)[0] for name in names]  # without fields, recipes and settings
+    return {name: f"{_letter(i)} {start}" for i, (name, start) in enumerate(zip(names, starts, strict=True))}
+
+
+def legend(short_names: Mapping[str, str]) -> list[str]:
+    """Return a line for each name with a letter, ``b: SemCo+ (grouping=False)``, except for those said in full."""
+    with_letter = [(name, *short.split(" ", 1)) for name, short in short_names.items() if short != name]
+    return [f"{letter}: {name}" for name, letter, start in with_letter if start != name]
+
+
+def _letter(number: int) -> str:
+    """Return ``a`` to ``z``, then ``a2`` to ``z2``."""
+    return chr(ord("a") + number % 26) + (str(number // 26 + 1) if number >= 26 else "")
 
 
 def _unique_names(runs: Sequence[Run]) -> list[str]:

@@ -13,11 +13,12 @@ from rich.table import Table
 from rich.text import Text
 
 from semco.evaluation.results import Evaluation
-from semco.report.names import group_by_experiment
+from semco.report.names import group_by_experiment, legend, letter_names
 from semco.report.runs import Run, read_run
 from semco.run.accuracy import Kind
 
 MISSING = "–"
+LONGEST_NAME = 24  # characters of a method in the table for the terminal
 
 
 @dataclass(frozen=True)
@@ -166,12 +167,13 @@ def summary_table(paths: Sequence[Path], title: str | None = None, caption: str 
     runs = [read_run(path) for path in paths]
     rows = summary_rows(runs)
     best = max((row.accuracy for row in rows if row.accuracy is not None), default=None)
-    notes = [Text(caption)] if caption else []
+    names = letter_names([row.name for row in rows], LONGEST_NAME)
+    notes = [Text(line) for line in (*legend(names), *([caption] if caption else []))]
     if warning := seed_warning(rows):
         notes.append(Text(f"warning: {warning}", style="bold yellow"))
-    table = Table(title=title, caption=Text("\n").join(notes) if notes else None)
+    table = Table(title=title, caption=Text("\n").join(notes) if notes else None, caption_justify="left")
     table.add_column("method")
-    difference = difference_title(rows)
+    difference = difference_title(rows).replace(*next(iter(names.items()), ("", "")))
     for column in (
         "labels",
         "runs",
@@ -183,7 +185,7 @@ def summary_table(paths: Sequence[Path], title: str | None = None, caption: str 
     for row in rows:
         is_best = best is not None and row.accuracy == best and len(rows) > 1
         table.add_row(
-            Text(row.name),  # a plain string would be read as rich markup
+            Text(names[row.name]),  # a plain string would be read as rich markup
             format_num_labels(row.num_labels),
             format_runs(row),
             Text(row.accuracy_text, style="bold green" if is_best else ""),
