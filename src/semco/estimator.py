@@ -46,26 +46,38 @@ class SemCoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     The default method is ``semco_plus``, SemCo+ (ours); ``method="semco"`` is the paper's method.
 
-    Parameters
-    ----------
-    class_names : names of the classes in sorted order of their labels; None if ``y`` holds the names themselves.
-        The label vectors come from these names, so labels that are numbers need them, except for methods without a
-        semantic head, such as ``fixmatch``.
-    method, backbone, steps, batch_size, mu : as in ``semco train``.
-    head : the head that predicts: ``one_hot``, ``semantic`` or ``average``.
-    settings : any other configuration values, by section, for example ``{"method": {"lambda_co": 0.5}}``.
-    random_state : seed of the initial weights and the views.
-    out : a new folder for the run and its report; None keeps nothing on the disk.
+    Args:
+        class_names: Names of the classes in sorted order of their labels; None if ``y`` holds the names themselves.
+            The label vectors come from these names, so labels that are numbers need them, except for methods without a
+            semantic head, such as ``fixmatch``.
+        method: As in ``semco train``, and so are ``backbone``, ``steps``, ``batch_size`` and ``mu``.
+        backbone: The network.
+        steps: Length of the run.
+        batch_size: Labelled images per step.
+        mu: Unlabelled images per labelled image.
+        head: The head that predicts: ``one_hot``, ``semantic`` or ``average``.
+        settings: Any other configuration values, by section, for example ``{"method": {"lambda_co": 0.5}}``.
+        random_state: Seed of the initial weights and the views.
+        out: A new folder for the run and its report; None keeps nothing on the disk.
 
-    Attributes
-    ----------
-    classes_ : (K,) the sorted labels. model_ : the trained `SavedModel`. result_ : the `RunResult` of the run.
-    n_features_in_ : number of values in an image. image_shape_ : its shape (C, H, W).
+    Attributes:
+        classes_: (K,) the sorted labels.
+        model_: The trained `SavedModel`.
+        result_: The `RunResult` of the run.
+        n_features_in_: Number of values in an image.
+        image_shape_: Its shape (C, H, W).
 
     A fitted estimator is saved by `save` and read by `load` (safetensors and JSON), or by joblib, which unpickles.
 
     scikit-learn's common checks use tables of features. Images are not tables, so only the checks that do not fit an
     estimator apply (parameters, cloning, representation, errors before fitting). ``docs/python.md`` lists them.
+
+    Examples:
+        >>> images = np.random.default_rng(0).integers(0, 256, (40, 8, 8), np.uint8)
+        >>> labels = np.array([0, 1, 0, 1] + 36 * [-1])
+        >>> classifier = semco.SemCoClassifier(["cat", "dog"], backbone="wrn-10-1", steps=2, batch_size=4)
+        >>> classifier.fit(images, labels).predict_proba(images[:3]).shape
+        (3, 2)
     """
 
     def __init__(

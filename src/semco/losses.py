@@ -14,33 +14,63 @@ from semco.types import Progress
 
 
 def cross_entropy(logits: Tensor, class_ids: Tensor) -> Tensor:
-    """Return H(y, f(x)) for logits (N, K) and class ids (N,): (N,)."""
+    """Return H(y, f(x)) for logits (N, K) and class ids (N,): (N,).
+
+    Examples:
+        >>> cross_entropy(torch.zeros(1, 4), torch.tensor([2]))
+        tensor([1.3863])
+    """
     return F.cross_entropy(logits, class_ids, reduction="none")
 
 
 def soft_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """Return H(q, f(x)) for logits (N, K) and target distributions (N, K): (N,)."""
+    """Return H(q, f(x)) for logits (N, K) and target distributions (N, K): (N,).
+
+    Examples:
+        >>> soft_cross_entropy(torch.zeros(1, 2), torch.tensor([[0.5, 0.5]]))
+        tensor([0.6931])
+    """
     return -(targets * logits.log_softmax(dim=-1)).sum(dim=-1)
 
 
 def cosine_loss(predictions: Tensor, targets: Tensor) -> Tensor:
-    """Return C(z, z') = 1 - CosineSim(z, z'), of SemCo's Eq. 3, 5 and 8, for (N, d) and (N, d): (N,), in [0, 2]."""
+    """Return C(z, z') = 1 - CosineSim(z, z'), of SemCo's Eq. 3, 5 and 8, for (N, d) and (N, d): (N,), in [0, 2].
+
+    Examples:
+        >>> cosine_loss(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 2.0]]))
+        tensor([1.])
+    """
     return 1.0 - F.cosine_similarity(targets, predictions, dim=-1)
 
 
 def squared_error(predictions: Tensor, targets: Tensor) -> Tensor:
-    """Return the mean over the classes of (p - q)^2, for distributions (N, K) and (N, K): (N,)."""
+    """Return the mean over the classes of (p - q)^2, for distributions (N, K) and (N, K): (N,).
+
+    Examples:
+        >>> squared_error(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.5, 0.5]]))
+        tensor([0.2500])
+    """
     return (predictions - targets).square().mean(dim=-1)
 
 
 def kl_divergence(logits: Tensor, target_logits: Tensor) -> Tensor:
-    """Return KL(p || q) between the softmaxes p of the targets (N, K) and q of the predictions (N, K): (N,)."""
+    """Return KL(p || q) between the softmaxes p of the targets (N, K) and q of the predictions (N, K): (N,).
+
+    Examples:
+        >>> kl_divergence(torch.zeros(1, 2), torch.zeros(1, 2))
+        tensor([0.])
+    """
     log_p, log_q = target_logits.log_softmax(dim=-1), logits.log_softmax(dim=-1)
     return (log_p.exp() * (log_p - log_q)).sum(dim=-1)
 
 
 def entropy(logits: Tensor) -> Tensor:
-    """Return the entropy H(p) of the softmax of logits (N, K): (N,)."""
+    """Return the entropy H(p) of the softmax of logits (N, K): (N,).
+
+    Examples:
+        >>> entropy(torch.zeros(1, 4))
+        tensor([1.3863])
+    """
     log_p = logits.log_softmax(dim=-1)
     return -(log_p.exp() * log_p).sum(dim=-1)
 
@@ -51,6 +81,10 @@ def ranking_loss(predictions: Tensor, class_ids: Tensor, label_vectors: Tensor, 
     NOTE: the equation is the sum. The paper trains on the first such class of a random order, which on average is the
     mean; the sum would outweigh every other loss by the number of classes.
     Predictions q (N, d), class ids y (N,), label vectors t (K, d): (N,).
+
+    Examples:
+        >>> ranking_loss(torch.tensor([[1.0, 0.0]]), torch.tensor([1]), torch.eye(2), margin=0.5)
+        tensor([1.5000])
     """
     similarity = predictions @ label_vectors.T  # (N, K)
     correct = similarity.gather(1, class_ids[:, None])
@@ -60,7 +94,12 @@ def ranking_loss(predictions: Tensor, class_ids: Tensor, label_vectors: Tensor, 
 
 
 def masked_mean(values: Tensor, weights: Tensor) -> Tensor:
-    """Return the sum of weighted values (U,) divided by *all* U samples: (); few retained samples count little."""
+    """Return the sum of weighted values (U,) divided by *all* U samples: (); few retained samples count little.
+
+    Examples:
+        >>> masked_mean(torch.tensor([1.0, 3.0]), torch.tensor([0.0, 1.0]))
+        tensor(1.5000)
+    """
     return (values * weights).mean()
 
 

@@ -354,7 +354,13 @@ class Config(Section):
 
     @classmethod
     def parse(cls, values: Mapping[str, Any]) -> Config:
-        """Validate plain values; every error is one sentence that names field, value and what is allowed."""
+        """Validate plain values; every error is one sentence that names field, value and what is allowed.
+
+        Examples:
+            >>> config = semco.Config.parse({"data": {"source": "photos"}, "training": {"steps": 500}})
+            >>> config.training.steps, config.method.name
+            (500, 'auto')
+        """
         if not isinstance(values, Mapping):
             raise UserError(f"a configuration is a mapping of sections, not {type(values).__name__}.")
         try:

@@ -45,6 +45,16 @@ def train(
 
     What the request leaves open is decided once, by `semco.resolve`. ``dataset`` replaces what ``data.source`` names,
     for images that are already in memory. ``started``: the `time.monotonic` from which time counts, by default now.
+
+    Examples:
+        >>> values = {
+        ...     "data": {"source": "fashion-mini", "classes": ["bag", "coat"], "labels_per_class": 4},
+        ...     "model": {"backbone": "wrn-10-1"},
+        ...     "training": {"steps": 2, "batch_size": 4},
+        ... }
+        >>> result = semco.train(semco.Config.parse(values), "runs/first")
+        >>> result.steps, result.num_labels
+        (2, 8)
     """
     started = time.monotonic() if started is None else started
     if not isinstance(request, Config):
@@ -137,7 +147,12 @@ def execute(context: Context) -> RunResult:
 
 
 def resume(path: Path | str, observer: Observer | None = None, started: float | None = None) -> RunResult:
-    """Resume a run as if it had never stopped; a finished one only returns its result."""
+    """Resume a run as if it had never stopped; a finished one only returns its result.
+
+    Examples:
+        >>> semco.resume("runs/first").steps
+        2
+    """
     processes, started = Processes.from_environment(), time.monotonic() if started is None else started
     with process_group(processes):
         return _resume(Path(path), processes, _observer_of(observer, processes), started)

@@ -68,6 +68,11 @@ class Predictor:
 
         ``images`` are paths of files, or arrays (N, H, W) or (N, H, W, 3) uint8, or a list of arrays of several sizes,
         which are made square as photos are. A file that cannot be read gives a prediction that has only an ``error``.
+
+        Examples:
+            >>> (answer,) = semco.load("runs/first").predict(np.zeros((1, 28, 28), np.uint8))
+            >>> answer.label in ("bag", "coat"), 0.5 <= answer.confidence <= 1
+            (True, True)
         """
         paths = as_paths(images)
         if paths is not None:
@@ -76,7 +81,12 @@ class Predictor:
         return [each for _, batch in self._answer(enumerate(pixels), top) for each in batch]
 
     def predict_proba(self, images: Any) -> NDArray[np.float32]:
-        """Return the probabilities (N, K) of images as in `predict`; a file that cannot be read is a `UserError`."""
+        """Return the probabilities (N, K) of images as in `predict`; a file that cannot be read is a `UserError`.
+
+        Examples:
+            >>> semco.load("runs/first").predict_proba(np.zeros((3, 28, 28), np.uint8)).shape
+            (3, 2)
+        """
         paths = as_paths(images)
         if paths is None:
             pixels: Iterable[Tensor] = (array_to_pixels(array, self.about) for array in as_arrays(images))
@@ -147,6 +157,11 @@ def load(
     for large images on CPUs if one of them is installed. ONNX Runtime alone runs an exported file. ``none_of_these``:
     0.01, 0.05 or 0.1; the answer is "none of these" for photos that are less familiar than this part of the photos of
     the classes.
+
+    Examples:
+        >>> model = semco.load("runs/first")
+        >>> model.class_names
+        ('bag', 'coat')
     """
     path = Path(path)
     if path.suffix.lower() == ".onnx" and not path.is_dir():
