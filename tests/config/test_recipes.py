@@ -286,6 +286,13 @@ def test_the_config_command_shows_what_is_used_and_why() -> None:
     assert rows_of_table("fashion-mini", "--recipe", "demo")["training.steps"] == ["400", "", "recipe demo"]
 
 
+def test_the_names_of_fields_are_not_cut_in_a_narrow_terminal() -> None:
+    shown = CliRunner(env={"COLUMNS": "80"}).invoke(app, ["config", "--recipe", "paper"]).stdout.splitlines()
+    names = {line.split(" ")[0] for line in shown}
+    assert set(flat_fields(configure("paper").model_dump(mode="json"))) <= names
+    assert max(map(len, shown)) <= 80
+
+
 def test_the_config_command_takes_the_recipe_of_photos(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("semco.models.pretrained.is_installed", lambda _: True)
     shown = CliRunner().invoke(app, ["config", "fruit-mini", "--json"])

@@ -46,6 +46,7 @@ def suggest(
     found = find(run, count)
     write_suggestions(folder, found)
     console = Console(soft_wrap=True, markup=False, highlight=False)
+    console.print("worth  photo, and what the model says")
     for each in found[:10]:
         console.print(f"{each.worth:.3f}  {each.path or each.position}  {', '.join(each.guesses.values())}")
     console.print(f"page   {folder / PAGE_NAME}")

@@ -211,8 +211,10 @@ def config(
     set_by, resolution = origins(layers), _resolution(request)
     used = {} if resolution is None else flat_fields(resolution.config.model_dump(mode="json"))
     reasons = {} if resolution is None else resolution.reasons
-    table = Table("field", "asked for", "used", "why", box=None)
-    for name, value in flat_fields(request.model_dump(mode="json")).items():
+    fields = flat_fields(request.model_dump(mode="json"))
+    others = (Column(title, overflow="fold") for title in ("asked for", "used", "why"))
+    table = Table(_never_cut("field", fields), *others, box=None, padding=(0, 1, 0, 0))
+    for name, value in fields.items():
         asked, why = json.dumps(value), reasons.get(name, set_by.get(name, ""))
         now = json.dumps(used[name]) if name in used and used[name] != value else ""
         table.add_row(name, asked, now, why, style="" if now or name in set_by else "dim")
