@@ -19,7 +19,7 @@ from tests.cli.in_process import run_here
         (["train", "--steps", "abc"], ["--steps", "'abc'", "; see semco train --help."]),
         (["serve", "run", "--port", "99999"], ["--port", "99999", "; see semco serve --help."]),
         (["export", "run", "--format", "foo"], ["--format", "'foo'", "'onnx'", "; see semco export --help."]),
-        (["compare", "fashion-mini", "--methods", "semco"], ["missing option '--out'; see semco compare --help."]),
+        (["compare", "fashion-mini", "--methods", "semco"], ["missing option '--out'", "; see semco compare --help."]),
         (["predict"], ["missing argument 'model'", "; see semco predict --help."]),
         (["doctor", "x"], ["unexpected extra argument", "x", "; see semco doctor --help."]),
     ],

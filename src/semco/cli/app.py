@@ -5,6 +5,7 @@ A wrong option or argument is a `UserError` like any other bad input.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from semco.errors import UserError, brief
+from semco.errors import UserError, brief, nearest
 
 # The error of click for a wrong command line; newer versions of typer bring a click of their own.
 USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
@@ -52,7 +53,9 @@ def usage_error(error: Any) -> BaseException:
     """Return an error of click as one sentence that names the value and the help of the command."""
     if error.ctx is None or type(error).__name__ == "NoArgsIsHelpError":  # the help has been printed
         return SystemExit(error.exit_code)
-    message = error.format_message().strip().rstrip(".").replace(". Did you mean", "; did you mean")
+    message = error.format_message().strip().rstrip(".")
+    if unknown := re.match(r"No such command '(.+?)'", message):  # only newer versions of typer suggest one
+        message = unknown[0] + nearest(unknown[1], error.ctx.command.commands)
     message = message.replace(": Value error, ", ": ")  # pydantic's words; its other reasons do not name the value
     reasons = getattr(error.__cause__, "errors", None)
     value = "" if reasons is None else brief(reasons()[0]["input"])
