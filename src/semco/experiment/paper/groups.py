@@ -32,14 +32,14 @@ class GroupScores:
     published: int
 
 
-def pairs_of(groups: Iterable[Sequence[str]]) -> set[Pair]:
+def pairs_of(groups: Iterable[Iterable[str]]) -> set[Pair]:
     """Return all pairs of names within a group."""
     return {frozenset(pair) for members in groups for pair in combinations(members, 2)}
 
 
 def score_groups(found: Sequence[Sequence[str]], published: Sequence[Sequence[str]]) -> GroupScores:
     """Compare the groups that were found with published ones; underscores and spaces are alike."""
-    ours, theirs = ({frozenset(map(simplify_name, pair)) for pair in pairs_of(groups)} for groups in (found, published))
+    ours, theirs = (pairs_of([map(simplify_name, group) for group in groups]) for groups in (found, published))
     both = len(ours & theirs)
     return GroupScores(
         both / len(ours) if ours else None,
