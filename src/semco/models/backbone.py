@@ -81,12 +81,18 @@ def set_precision(network: nn.Module, precision: Precision) -> None:
 
 
 def close_up(images: Tensor) -> Tensor:
-    """Return the centres of images (N, C, H, W), enlarged by `ENLARGED` to the same size and mirrored."""
+    """Return the centres of images (N, C, H, W), enlarged by `ENLARGED` to the same size and mirrored.
+
+    They are channels-last if the images are.
+    """
     height, width = images.shape[-2:]
     inner_height, inner_width = max(1, round(height / ENLARGED)), max(1, round(width / ENLARGED))
     top, left = (height - inner_height) // 2, (width - inner_width) // 2
-    centre = images[..., top : top + inner_height, left : left + inner_width]
-    return nn.functional.interpolate(centre, size=(height, width), mode="bicubic", align_corners=False).flip(-1)
+    # A copy of the centre, one channel after the other: so the resize gives the same values in half of the time.
+    centre = images[..., top : top + inner_height, left : left + inner_width].contiguous()
+    enlarged = nn.functional.interpolate(centre, size=(height, width), mode="bicubic", align_corners=False).flip(-1)
+    is_last = not images.is_contiguous() and images.is_contiguous(memory_format=torch.channels_last)
+    return enlarged.contiguous(memory_format=torch.channels_last) if is_last else enlarged
 
 
 def features_of_views(

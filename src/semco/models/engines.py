@@ -54,7 +54,7 @@ class EngineLayers(nn.Module):
 
     def views(self, images: Tensor, *, has_close_up: bool) -> Tensor:
         """Return the features (N, V, F) of images, as `Backbone.views` does."""
-        return features_of_views(self, images, has_close_up)
+        return features_of_views(self, images.contiguous(), has_close_up)
 
 
 @torch.inference_mode(False)

@@ -144,7 +144,7 @@ class CloseUpInputs:
         return self._images.views(position, weak, strong, generator)
 
     def plain(self, position: Tensor) -> Tensor:
-        return close_up(self._images.plain(position)).contiguous(memory_format=torch.channels_last)
+        return close_up(self._images.plain(position))
 
 
 class ViewInputs:
