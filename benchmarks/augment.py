@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,6 +17,7 @@ from torch import Tensor
 
 from benchmarks import pillow_views
 from benchmarks.peak import measure_peak
+from benchmarks.rows import Row, best_and_median
 from benchmarks.synthetic import make_images
 from semco.config import AugmentConfig
 from semco.data.augment.draws import draw_strong, draw_weak
@@ -27,12 +27,13 @@ from semco.training.allocator import reuse_freed_memory
 BATCH = 448  # images of a SemCo+ step with 64 labelled images and mu = 3: 64 + 2 * 192
 CONFIG = AugmentConfig()
 MEAN, STD = 0.5, 0.25
+WEAK, STRONG, PAIR = "weak view", "strong view", "weak and strong view"
 
 
-def bench_augment(size: int = 32, batch: int = BATCH, repeats: int = 30) -> dict[str, Any]:
+def bench_augment(size: int = 32, batch: int = BATCH, repeats: int = 30) -> list[Row]:
     """Return the microseconds per image of weak views, strong views and pairs of both, ours and Pillow's.
 
-    The images are a batch of shape (``batch``, 3, ``size``, ``size``).
+    The images are a batch of shape (``batch``, 3, ``size``, ``size``). The limit is to copy their pixels once.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -43,43 +44,36 @@ def bench_augment(size: int = 32, batch: int = BATCH, repeats: int = 30) -> dict
             peak = measure_peak().copied_gb
     finally:
         torch.set_num_threads(threads)
-    return {
-        "size": size,
-        "batch": batch,
-        "repeats": repeats,
-        "ours_us": ours,
-        "pillow_us": pillow,
-        "ratio": {kind: round(pillow[kind] / ours[kind], 2) for kind in ours},
-        "share_of_copying": {kind: round(_bytes(kind, size) / 1000 / us / peak, 4) for kind, us in ours.items()},
-    }
+    return [
+        Row(f"{kind}, {size} x {size}", "CPU us", *best_and_median(seconds, 1e6 / batch),
+            best_and_median(pillow[kind], 1e6 / batch)[0], "Pillow", _bytes(kind, size) / 1000 / peak, "copying")
+        for kind, seconds in ours.items()
+    ]  # fmt: skip
 
 
 def _bytes(kind: str, size: int) -> int:
     """Return the bytes that are read (uint8) and written (float32) per image, if each pixel is touched once."""
-    return 3 * size * size * (1 + 4 * (2 if kind == "pair" else 1))
+    return 3 * size * size * (1 + 4 * (2 if kind == PAIR else 1))
 
 
-def _measure_in_turns(images: Tensor, repeats: int) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the best microseconds per image by kind of view, ours and those of the Pillow loop."""
+def _measure_in_turns(images: Tensor, repeats: int) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """Return the CPU seconds of each turn by kind of view, ours and those of the Pillow loop."""
     augment = Augment(CONFIG, torch.full((3,), MEAN), torch.full((3,), STD))
     generator = torch.Generator().manual_seed(0)
-    ours = {
-        "weak": lambda: augment.weak(images, generator),
-        "strong": lambda: augment.strong(images, generator),
-        "pair": lambda: augment.views(images, 1, 1, generator),
+    ways = {
+        WEAK: lambda: augment.weak(images, generator),
+        STRONG: lambda: augment.strong(images, generator),
+        PAIR: lambda: augment.views(images, 1, 1, generator),
     }
-    pillow = {kind: _pillow_loop(images, kind, augment, generator) for kind in ours}
-    best = {"ours": dict.fromkeys(ours, np.inf), "pillow": dict.fromkeys(ours, np.inf)}
+    loops = {kind: _pillow_loop(images, kind, augment, generator) for kind in ways}
+    ours: dict[str, list[float]] = {kind: [] for kind in ways}
+    pillow: dict[str, list[float]] = {kind: [] for kind in ways}
     for turn in range(repeats):
-        for kind in ours:
-            best["ours"][kind] = min(best["ours"][kind], _seconds(ours[kind]))
+        for kind in ways:
+            ours[kind].append(_seconds(ways[kind]))
             if turn % 3 == 0:  # the Pillow loop takes much longer and varies less
-                best["pillow"][kind] = min(best["pillow"][kind], _seconds(pillow[kind]))
-    per_image = {
-        name: {kind: round(seconds * 1e6 / len(images), 2) for kind, seconds in times.items()}
-        for name, times in best.items()
-    }
-    return per_image["ours"], per_image["pillow"]
+                pillow[kind].append(_seconds(loops[kind]))
+    return ours, pillow
 
 
 def _pillow_loop(images: Tensor, kind: str, augment: Augment, generator: torch.Generator) -> Callable[[], Tensor]:
@@ -89,7 +83,7 @@ def _pillow_loop(images: Tensor, kind: str, augment: Augment, generator: torch.G
 
     def loop() -> Tensor:
         views = []
-        for is_strong in {"weak": [False], "strong": [True], "pair": [False, True]}[kind]:
+        for is_strong in {WEAK: [False], STRONG: [True], PAIR: [False, True]}[kind]:
             weak = draw_weak(CONFIG, len(arrays), size, generator)
             strong = draw_strong(CONFIG, len(arrays), size, generator)
             for image, choice in zip(arrays, pillow_views.choices(weak, strong), strict=True):

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.child import run_code
+from benchmarks.rows import Row, cpu_in_turns
 from semco.errors import UserError
 from semco.labels.build.readers.glove import read_glove
 from semco.labels.store import VectorStore
@@ -26,45 +26,50 @@ MAX_WORDS = 500_000
 _ROWS = 1000  # number of different vectors in a synthetic file; vectors repeat, words do not
 
 
-def bench_labels(full: bool = False, scale: float = 1.0) -> dict[str, Any]:
+def bench_labels(full: bool = False, scale: float = 1.0) -> list[Row]:
     """Run all measurements; ``full`` adds a build with ``scale`` times the official sizes."""
     with tempfile.TemporaryDirectory() as folder:
-        results = {"reader": time_reader(Path(folder)), "store": time_large_store(Path(folder))}
+        rows = [time_reader(Path(folder)), *time_large_store(Path(folder))]
         if full:
-            results["build"] = time_full_build(Path(folder), scale)
-    return results
+            built = time_full_build(Path(folder), scale)
+            size = f"{scale:g} of the official files"
+            rows += [Row(f"building a store from {size}: {stage}", "s", s) for stage, s in built["stages_s"].items()]
+            rows.append(Row(f"building a store from {size}, peak memory", "GiB", built["peak_gib"]))
+    return rows
 
 
-def time_reader(folder: Path, words: int = 20_000, repeats: int = 3) -> dict[str, float]:
-    """Return the seconds to read the same GloVe text with SemCo and with gensim in turns, best of ``repeats``."""
+def time_reader(folder: Path, words: int = 20_000, repeats: int = 3) -> Row:
+    """Return the CPU seconds to read the same GloVe text with SemCo and with gensim, in turns."""
     try:
         from gensim.models import KeyedVectors
     except ImportError:
         raise UserError("the comparison needs gensim; install it with `pip install 'semco[bench]'`.") from None
     path = folder / "glove.txt"
     make_glove(path, words)
-    ours, theirs = [], []
-    for _ in range(repeats):
-        ours.append(_seconds(lambda: read_glove(path)))
-        theirs.append(_seconds(lambda: KeyedVectors.load_word2vec_format(path, no_header=True)))
-    return {"semco_s": min(ours), "gensim_s": min(theirs), "times_faster": min(theirs) / min(ours)}
+    ways = {
+        "ours": lambda: read_glove(path),
+        "gensim": lambda: KeyedVectors.load_word2vec_format(path, no_header=True),
+    }
+    seconds = cpu_in_turns(ways, repeats)
+    return Row(f"reading {words:,} words of GloVe text", "CPU s", *seconds["ours"], seconds["gensim"][0], "gensim")
 
 
-def time_large_store(folder: Path, size: int = 1_000_000, names: int = 1000) -> dict[str, float]:
-    """Return the milliseconds to open a store of ``size`` terms, and the seconds to look up ``names`` names in it."""
+def time_large_store(folder: Path, size: int = 1_000_000, names: int = 1000) -> list[Row]:
+    """Return what it takes to open a store of ``size`` terms, and to look up ``names`` names in it."""
     from semco.labels.matching.lookup import Lookup
 
     rng = np.random.default_rng(0)
     terms = [f"term_{i:x}" for i in range(size)]
     rows = np.tile(rng.normal(size=(_ROWS, 128)).astype(np.float32), (size // _ROWS + 1, 1))[:size]
     VectorStore.write(folder / "store", terms, rows, np.arange(size), {})
-    open_seconds = min(_seconds(lambda: VectorStore.open(folder / "store")) for _ in range(5))
-    store = VectorStore.open(folder / "store")
     class_names = [f"Term {i:x}" for i in rng.choice(size, names, replace=False)]
-    matches: list[Any] = []
-    lookup_seconds = min(_seconds(lambda: matches.extend(Lookup(store).find_all(class_names)[0])) for _ in range(3))
-    vector_seconds = _seconds(lambda: store.vectors([match.terms[0] for match in matches[:names]]))
-    return {"terms": size, "open_ms": 1000 * open_seconds, "lookup_s": lookup_seconds, "vectors_s": vector_seconds}
+    store = VectorStore.open(folder / "store")
+    assert all(match.terms for match in Lookup(store).find_all(class_names)[0])
+    ways = {
+        f"opening a store of {size:,} terms": lambda: VectorStore.open(folder / "store"),
+        f"looking up {names:,} names in it": lambda: Lookup(store).find_all(class_names),
+    }
+    return [Row(what, "CPU s", *seconds) for what, seconds in cpu_in_turns(ways, 3).items()]
 
 
 def time_full_build(folder: Path, scale: float = 1.0) -> dict[str, Any]:
@@ -135,9 +140,3 @@ def _write(path: Path, pieces: Iterator[bytes], head: bytes = b"") -> None:
     with path.open("wb", buffering=2**22) as stream:
         stream.write(head)
         stream.writelines(pieces)
-
-
-def _seconds(run: Callable[[], Any]) -> float:
-    start = time.perf_counter()
-    run()
-    return time.perf_counter() - start

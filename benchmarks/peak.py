@@ -12,6 +12,7 @@ from PIL import Image
 from torch.utils.flop_counter import FlopCounterMode
 
 SIDE, COPIED, REPEATS = 1024, 2**24, 10
+PRODUCTS = "matrix products"  # the limit of a network
 
 
 @dataclass(frozen=True)

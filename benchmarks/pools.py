@@ -6,10 +6,8 @@ image is decoded: what is measured is what every process of a run holds besides 
 
 from __future__ import annotations
 
-import math
 import tempfile
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +29,7 @@ def bench_pools(sizes: Sequence[int] = SIZES) -> dict[str, Any]:
         for size in sizes:
             listed = write_list(folder / "pool", size)
             rows.append({"size": size, **run_code("pool", CODE, str(photos), str(listed))})
-    return {"rows": add_growth(rows)}
+    return {"rows": rows}
 
 
 def make_photos(folder: Path) -> Path:
@@ -57,19 +55,6 @@ def write_list(folder: Path, size: int) -> Path:
     with file.open("w", encoding="utf-8") as stream:
         stream.writelines(f"folder-{i // FILES:05}/{i % FILES:04}.jpg\n" for i in range(size))
     return file
-
-
-def add_growth(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows with the exponents by which CPU time and memory have grown since the previous row."""
-    extended = [{**rows[0], "time_exponent": None, "memory_exponent": None}]
-    for previous, row in pairwise(rows):
-        growth = math.log(row["size"] / previous["size"])
-        exponents = {
-            name: round(math.log(max(row[field], 0.01) / max(previous[field], 0.01)) / growth, 2)
-            for name, field in (("time_exponent", "index_cpu_s"), ("memory_exponent", "all_mib"))
-        }
-        extended.append({**row, **exponents})
-    return extended
 
 
 CODE = """

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.child import run_code
-from benchmarks.peak import best_cpu_seconds, count_gflop, measure_peak
+from benchmarks.peak import PRODUCTS, best_cpu_seconds, count_gflop, measure_peak
+from benchmarks.rows import Row
 from benchmarks.synthetic import Setting, build_trainer, make_task
 from benchmarks.worker import measure_in_turns, worker_environment
 from semco.methods.base import Forward, Method
@@ -30,6 +31,7 @@ from semco.training.statistics import DivergenceMonitor, Meters
 from semco.types import Batch, EveryImage, Outputs, Passes, Progress, StepResult
 
 AUTHORS, EAGER = "authors", "activations recomputed"
+JOINT = "one joint pass, as the authors do it"
 # Beside the recomputed activations: a step in which no pseudo-label is retained.
 TEACHES = "only what teaches (nothing retained)"
 FULL = Setting()
@@ -38,21 +40,16 @@ QUICK = Setting(backbone="wrn-10-1", batch_size=4, mu=2, classes=6, image_size=1
 OTHER_PARTS = ("views", "losses", "optimiser", "ema", "statistics")
 
 
-def bench_step(threads: int = 2, repeats: int = 8, quick: bool = False) -> dict[str, Any]:
+def bench_step(threads: int = 2, repeats: int = 8, quick: bool = False) -> list[Row]:
     """Run all measurements; ``quick`` uses a tiny network, to try out the measurement itself."""
     base, many_classes = (QUICK, 60) if quick else (FULL, 10_000)
-    variants, parts = compare_variants(base, threads, repeats), profile(base, threads, repeats)
-    for name, variant in variants.items():
-        useful = 0.0 if name == TEACHES else parts["gflop"]  # a step in which nothing is retained computes less
-        variant["share_of_peak"] = round(useful / variant["cpu_s"] / parts["peak_gflops"], 3) or None
-    return {
-        "setting": asdict(base),
-        "threads": threads,
-        "repeats": repeats,
-        "variants": variants,
-        "methods": compare_methods(base, (base.classes, many_classes), threads, repeats),
-        "profile": parts,
-    }
+    measured = measure_in_turns(make_variants(base), repeats, threads)
+    parts = profile(base, threads, repeats)
+    return [
+        *rows_of_variants(base, measured, parts["gflop"] / parts["peak_gflops"]),
+        *rows_of_parts(parts["ms"]),
+        *compare_methods(base, (base.classes, many_classes), threads, repeats),
+    ]
 
 
 def make_variants(base: Setting) -> dict[str, Setting]:
@@ -68,50 +65,52 @@ def make_variants(base: Setting) -> dict[str, Setting]:
     }
 
 
-def compare_variants(base: Setting, threads: int, repeats: int) -> dict[str, dict[str, Any]]:
-    """Return time, memory and their ratios to the authors' way, by variant."""
-    measured = measure_in_turns(make_variants(base), repeats, threads)
-    authors = measured[AUTHORS]
-    for variant in measured.values():
-        variant["times_faster"] = round(authors["cpu_s"] / variant["cpu_s"], 2)
-        variant["times_faster_wall"] = round(authors["wall_s"] / variant["wall_s"], 2)
-        variant["times_faster_median"] = round(authors["median_wall_s"] / variant["median_wall_s"], 2)
-        variant["memory_ratio"] = round(variant["memory_mb"] / authors["memory_mb"], 2)
-    return measured
+def rows_of_variants(base: Setting, measured: Mapping[str, Mapping[str, float]], limit: float) -> list[Row]:
+    """Return time and memory of a step by variant, beside the authors' way and the seconds of its products at peak."""
+    step, authors, rows = f"step of SemCo+, {base.backbone}", measured[AUTHORS], []
+    for name, found in measured.items():
+        is_authors, is_whole = name == AUTHORS, name != TEACHES  # a step in which nothing is retained computes less
+        time = (None if is_authors else authors["cpu_s"], "" if is_authors else JOINT)
+        memory = (None if is_authors else authors["memory_mb"], "" if is_authors else JOINT)
+        peak = (limit if is_whole else None, PRODUCTS if is_whole else "")
+        rows += [
+            Row(f"{step}, {name}", "CPU s", found["cpu_s"], found["median_cpu_s"], *time, *peak),
+            Row(f"memory of it, {name}", "MB", found["memory_mb"], None, *memory),
+        ]
+    return rows
 
 
-def compare_methods(base: Setting, classes: tuple[int, ...], threads: int, repeats: int) -> dict[str, dict[str, float]]:
-    """Return the time of a SemCo+ step compared with that of FixMatch, by number of classes."""
+def rows_of_parts(milliseconds: Mapping[str, float]) -> list[Row]:
+    """Return the time of the network and of everything else in a step."""
+    others = sum(milliseconds[name] for name in OTHER_PARTS)
+    return [
+        Row("the network in a step of SemCo+", "CPU ms", milliseconds["network"]),
+        Row("everything else in it", "CPU ms", others),
+        *(Row(f"of it {name}", "CPU ms", milliseconds[name]) for name in OTHER_PARTS),
+    ]
+
+
+def compare_methods(base: Setting, classes: tuple[int, ...], threads: int, repeats: int) -> list[Row]:
+    """Return the time of a SemCo+ step beside that of FixMatch, by number of classes."""
     settings = {
         f"{method} {k}": replace(base, method=method, classes=k, pool=max(base.pool, k))
         for k in classes
         for method in ("fixmatch", "semco_plus")
     }
     measured = measure_in_turns(settings, repeats, threads)
-    compared = {}
+    rows = []
     for k in classes:
-        fixmatch, semco_plus = measured[f"fixmatch {k}"], measured[f"semco_plus {k}"]
-        compared[str(k)] = {
-            "fixmatch_cpu_s": fixmatch["cpu_s"],
-            "semco_plus_cpu_s": semco_plus["cpu_s"],
-            "extra_percent": round(100 * (semco_plus["cpu_s"] / fixmatch["cpu_s"] - 1), 1),
-        }
-    return compared
+        ours, fixmatch = measured[f"semco_plus {k}"], measured[f"fixmatch {k}"]["cpu_s"]
+        what = f"step of SemCo+, {k:,} classes"
+        rows.append(Row(what, "CPU s", ours["cpu_s"], ours["median_cpu_s"], fixmatch, "a step of FixMatch"))
+    return rows
 
 
 def profile(base: Setting, threads: int, repeats: int) -> dict[str, Any]:
-    """Return the CPU time of each part of a step, run by itself in another process; best of ``repeats``."""
+    """Do the same as `time_parts` in another process."""
     arguments = (json.dumps(asdict(base)), str(repeats))
-    environment = worker_environment(threads)
-    measured: dict[str, Any] = run_code("profile", _PROFILE_CODE, *arguments, environment=environment)
-    milliseconds: dict[str, float] = measured.pop("ms")
-    total = sum(milliseconds.values())
-    return {
-        "parts_ms": {name: round(value, 2) for name, value in milliseconds.items()},
-        "parts_percent": {name: round(100 * value / total, 2) for name, value in milliseconds.items()},
-        "other_percent": round(100 * sum(milliseconds[name] for name in OTHER_PARTS) / total, 2),
-        **measured,
-    }
+    measured: dict[str, Any] = run_code("profile", _PROFILE_CODE, *arguments, environment=worker_environment(threads))
+    return measured
 
 
 _PROFILE_CODE = """

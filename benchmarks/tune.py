@@ -11,17 +11,19 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import torch
 
 from benchmarks.child import run_code
+from benchmarks.rows import Row
 from benchmarks.synthetic import Setting, compute_inputs, make_network, make_task
 from benchmarks.worker import measure_in_turns, worker_environment
 from semco.methods import build_method
 from semco.models.tuning import Tune
 
 MODES: tuple[Tune, ...] = get_args(Tune)
+TRAINED = {"all": "all layers", "top": "the last stages and heads", "heads": "the heads"}
 FULL = Setting(
     backbone="efficientnet-lite0", batch_size=16, mu=3, classes=20, image_size=224, pool=64, freeze_norm=True
 )
@@ -34,27 +36,34 @@ def bench_tune(
     threads: int = 2,
     repeats: int = 5,
     quick: bool = False,
-) -> dict[str, Any]:
-    """Run all measurements; ``quick`` uses a tiny network and tiny images, to try out the measurement itself."""
+) -> list[Row]:
+    """Return time and memory of a step in each mode beside those of one that trains all layers, and the frozen pass.
+
+    ``quick`` uses a tiny network and tiny images, to try out the measurement itself.
+    """
     given = replace(FULL, image_size=image_size, batch_size=batch_size, pool=4 * batch_size)
     base = QUICK if quick else given
-    return {
-        "setting": asdict(base),
-        "threads": threads,
-        "repeats": repeats,
-        "steps": compare_modes(base, threads, repeats),
-        "frozen": {mode: time_frozen_pass(replace(base, tune=mode), threads) for mode in MODES if mode != "all"},
-    }
-
-
-def compare_modes(base: Setting, threads: int, repeats: int) -> dict[str, dict[str, Any]]:
-    """Return time and memory of a step in each mode, and how many times faster it is than with all layers."""
     measured = measure_in_turns({mode: replace(base, tune=mode) for mode in MODES}, repeats, threads)
-    every_layer = measured["all"]
-    for mode in measured.values():
-        mode["times_faster"] = round(every_layer["cpu_s"] / mode["cpu_s"], 1)
-        mode["times_faster_median"] = round(every_layer["median_wall_s"] / mode["median_wall_s"], 1)
-    return measured
+    rows = rows_of_modes(base, measured)
+    for mode in MODES:
+        if mode != "all":
+            frozen = time_frozen_pass(replace(base, tune=mode), threads)
+            rows.append(Row(f"frozen layers below {TRAINED[mode]}, once per view", "CPU ms", frozen["cpu_ms_per_view"]))
+    return rows
+
+
+def rows_of_modes(base: Setting, measured: Mapping[str, Mapping[str, float]]) -> list[Row]:
+    """Return time and memory of a step in each mode."""
+    step, every = f"step of SemCo+ on {base.backbone} at {base.image_size} pixels", measured["all"]
+    rows = []
+    for mode, found in measured.items():
+        alternative = (None, "") if mode == "all" else (every["cpu_s"], TRAINED["all"])
+        memory = (None, "") if mode == "all" else (every["memory_mb"], TRAINED["all"])
+        rows += [
+            Row(f"{step}, {TRAINED[mode]} trained", "CPU s", found["cpu_s"], found["median_cpu_s"], *alternative),
+            Row(f"memory of it, {TRAINED[mode]} trained", "MB", found["memory_mb"], None, *memory),
+        ]
+    return rows
 
 
 def time_frozen_pass(setting: Setting, threads: int) -> dict[str, float]:

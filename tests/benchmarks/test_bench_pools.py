@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.pools import add_growth, bench_pools
-
-
-def test_exponents() -> None:
-    rows = add_growth(
-        [{"size": 10, "index_cpu_s": 1.0, "all_mib": 4.0}, {"size": 1000, "index_cpu_s": 100.0, "all_mib": 40.0}]
-    )
-    assert [(row["time_exponent"], row["memory_exponent"]) for row in rows] == [(None, None), (1.0, 0.5)]
+from benchmarks.pools import bench_pools
 
 
 def test_a_pool_of_different_paths_is_listed() -> None:

@@ -13,10 +13,14 @@ from benchmarks.scale import (
     TINY_AXES,
     Axis,
     add_exponents,
+    bench_scale,
+    describe_line,
     describe_superlinear_growth,
     draw_growth,
     measure,
+    with_line,
 )
+from semco.errors import UserError
 
 
 def row(size: int, seconds: float, megabytes: float) -> dict[str, float]:
@@ -39,6 +43,25 @@ def test_only_superlinear_growth_is_described() -> None:
     rows = add_exponents([row(10, 1.0, 100), row(20, 2.1, 100), row(40, 8.4, 190)], "classes")
     sentences = describe_superlinear_growth({"axes": {"classes": {"title": "classes", "rows": rows}}})
     assert sentences == ["time grows faster than linearly up to classes = 40 (exponent 2.0)."]
+
+
+@pytest.mark.parametrize(("field", "unit"), [("classes", "class"), ("image_size", "pixel")])
+def test_the_line_through_the_times_has_the_constants(field: str, unit: str) -> None:
+    sizes = (10, 20, 40)
+    rows = [row(n, 0.5 + 0.001 * (n * n if field == "image_size" else n), 100) for n in sizes]
+    axis = with_line({"title": field, "rows": rows}, field)
+    assert axis["fixed_s"] == pytest.approx(0.5)
+    assert axis["s_per_unit"] == pytest.approx(0.001)
+    assert describe_line(axis) == f"500 ms + 1 ms per {unit}"
+
+
+def test_what_does_not_grow_has_no_negative_constant() -> None:
+    assert with_line({"rows": [row(10, 1.1, 1), row(100, 1.0, 1)]}, "classes")["s_per_unit"] == 0
+
+
+def test_an_unknown_axis_is_refused_before_anything_is_measured() -> None:
+    with pytest.raises(UserError, match="no axis colours; choose among batch_size, processes"):
+        bench_scale(quick=True, axes=["colours"])
 
 
 def test_the_axes_cover_the_documented_ranges() -> None:
@@ -65,5 +88,6 @@ def test_one_and_two_processes_are_measured() -> None:
 
 def test_the_figure_is_written(tmp_path: Path) -> None:
     rows = add_exponents([row(10, 1.0, 100), row(20, 2.0, 150)], "classes")
-    draw_growth({"axes": {"classes": {"title": "classes", "rows": rows}}}, tmp_path / "growth.png")
+    axis = with_line({"title": "step: classes", "rows": rows}, "classes")
+    draw_growth({"axes": {"classes": axis}}, tmp_path / "growth.png")
     assert (tmp_path / "growth.png").read_bytes().startswith(b"\x89PNG")

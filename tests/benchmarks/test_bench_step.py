@@ -16,7 +16,6 @@ from benchmarks.step import (
     QUICK,
     TEACHES,
     RecordedForward,
-    compare_variants,
     make_variants,
     profile,
     step_parts,
@@ -88,35 +87,22 @@ def test_the_variants_differ_as_named(tmp_path: Path) -> None:
         assert {part.recompute for part in trainer.network.modules() if isinstance(part, Block)} == {expected}
 
 
-def test_ratios_match_the_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fake(settings: Mapping[str, Setting], repeats: int, threads: int) -> dict[str, dict[str, float]]:
-        assert (repeats, threads) == (5, 2)
-        seconds = {
-            "authors": 8.0,
-            "targets without gradient": 4.0,
-            "channels last": 3.2,
-            "freed memory reused": 3.2,
-            "activations recomputed": 3.2,
-            "only what teaches (nothing retained)": 1.6,
-        }
-        return {
-            name: {
-                "cpu_s": seconds[name],
-                "wall_s": seconds[name] / 2,
-                "median_wall_s": 1 + seconds[name],
-                "first_cpu_s": 20.0,
-                "memory_mb": 100 * seconds[name],
-            }
-            for name in settings
-        }
+def test_the_authors_way_and_products_at_peak_stand_beside_each_variant() -> None:
+    seconds = dict(zip(make_variants(QUICK), (8.0, 4.0, 3.2, 3.2, 3.2, 1.6), strict=True))
+    measured = {name: {"cpu_s": cpu, "median_cpu_s": 1 + cpu, "memory_mb": 100 * cpu} for name, cpu in seconds.items()}
+    rows = bench.rows_of_variants(QUICK, measured, limit=1.6)
+    steps, memory = rows[::2], rows[1::2]
+    assert [row.times_better for row in steps] == [None, 2.0, 2.5, 2.5, 2.5, 5.0]
+    assert [row.times_better for row in memory] == [None, 2.0, 2.5, 2.5, 2.5, 5.0]
+    assert [row.median for row in steps] == [1 + cpu for cpu in seconds.values()]
+    assert [row.share for row in steps] == [0.2, 0.4, 0.5, 0.5, 0.5, None]
+    assert steps[-1].what.endswith(TEACHES)
 
-    monkeypatch.setattr(bench, "measure_in_turns", fake)
-    measured = compare_variants(QUICK, threads=2, repeats=5)
-    assert [variant["times_faster"] for variant in measured.values()] == [1.0, 2.0, 2.5, 2.5, 2.5, 5.0]
-    assert [variant["times_faster_wall"] for variant in measured.values()] == [1.0, 2.0, 2.5, 2.5, 2.5, 5.0]
-    medians = [variant["times_faster_median"] for variant in measured.values()]
-    assert medians == [1.0, 1.8, 2.14, 2.14, 2.14, 3.46]
-    assert [variant["memory_ratio"] for variant in measured.values()] == [1.0, 0.5, 0.4, 0.4, 0.4, 0.2]
+
+def test_the_parts_of_a_step_add_up() -> None:
+    network, others, *each = bench.rows_of_parts({"network": 99.0, **dict.fromkeys(OTHER_PARTS, 0.5)})
+    assert (network.best, others.best) == (99.0, 2.5)
+    assert sum(row.best for row in each) == others.best
 
 
 @pytest.mark.usefixtures("forked_processes")
@@ -149,14 +135,11 @@ def test_an_unknown_backbone_fails_where_it_is_measured(monkeypatch: pytest.Monk
 
 
 @pytest.mark.usefixtures("forked_processes")
-def test_the_percentages_of_a_profile_add_up() -> None:
+def test_a_profile_has_all_parts() -> None:
     measured = profile(QUICK, threads=1, repeats=1)
-    parts = measured["parts_ms"]
-    assert set(parts) == {"network", *OTHER_PARTS}
-    assert all(value > 0 for value in parts.values())
-    assert sum(measured["parts_percent"].values()) == pytest.approx(100, abs=0.1)
-    others = sum(measured["parts_percent"][name] for name in OTHER_PARTS)
-    assert measured["other_percent"] == pytest.approx(others, abs=0.1)
+    assert set(measured["ms"]) == {"network", *OTHER_PARTS}
+    assert all(value > 0 for value in measured["ms"].values())
+    assert min(measured["gflop"], measured["peak_gflops"]) > 0
 
 
 def test_a_failed_profile_raises_an_error_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,12 +180,13 @@ def test_methods_are_compared_at_each_number_of_classes(monkeypatch: pytest.Monk
     def fake(settings: Mapping[str, Setting], repeats: int, threads: int) -> dict[str, dict[str, float]]:
         assert (repeats, threads) == (3, 2)
         seen.update(settings)
-        return {name: {"cpu_s": 2.0 + 0.1 * (s.method == "semco_plus")} for name, s in settings.items()}
+        seconds = {name: 2.0 + 0.1 * (s.method == "semco_plus") for name, s in settings.items()}
+        return {name: {"cpu_s": cpu, "median_cpu_s": cpu} for name, cpu in seconds.items()}
 
     monkeypatch.setattr(bench, "measure_in_turns", fake)
     compared = bench.compare_methods(QUICK, (6, 200), threads=2, repeats=3)
-    assert list(compared) == ["6", "200"]
-    assert [row["extra_percent"] for row in compared.values()] == [5.0, 5.0]
+    assert [row.what for row in compared] == ["step of SemCo+, 6 classes", "step of SemCo+, 200 classes"]
+    assert [(row.best, row.alternative) for row in compared] == [(2.1, 2.0), (2.1, 2.0)]
     expected = {(method, k) for method in ("fixmatch", "semco_plus") for k in (6, 200)}
     assert {(s.method, s.classes) for s in seen.values()} == expected
 
@@ -213,7 +197,9 @@ def test_the_summary_has_the_best_and_the_median_step() -> None:
         StepTimes(1.0, 2.5, 0.0, 170.0, 50.0),
         StepTimes(1.5, 2.1, 0.0, 160.0, 50.0),
     ]
-    assert summarise(steps) == {"wall_s": 1.0, "median_wall_s": 1.5, "cpu_s": 2.0, "memory_mb": 120.0}
+    assert summarise(steps) == {
+        "wall_s": 1.0, "median_wall_s": 1.5, "cpu_s": 2.0, "median_cpu_s": 2.1, "memory_mb": 120.0
+    }  # fmt: skip
 
 
 def test_synthetic_images_are_not_flat() -> None:

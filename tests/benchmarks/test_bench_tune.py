@@ -18,7 +18,7 @@ import torch
 
 from benchmarks import tune as bench
 from benchmarks.synthetic import Setting, build_trainer
-from benchmarks.tune import FULL, MODES, QUICK, bench_tune, compare_modes, measure_frozen_pass, time_frozen_pass
+from benchmarks.tune import FULL, MODES, QUICK, bench_tune, measure_frozen_pass, rows_of_modes, time_frozen_pass
 from benchmarks.worker import StepReporter, StepTimes, peak_mb, summarise
 from semco.errors import UserError
 from semco.training.observer import NullObserver
@@ -40,27 +40,28 @@ def test_the_modes_read_what_they_train_on(tmp_path: Path, tune: str, shape: tup
     assert (tmp_path / "features").exists() == (tune != "all")
 
 
-def test_ratios_match_the_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fake(settings: Mapping[str, Setting], repeats: int, threads: int) -> dict[str, dict[str, float]]:
-        assert (repeats, threads) == (5, 2)
-        assert {name: setting.tune for name, setting in settings.items()} == {mode: mode for mode in MODES}
-        seconds = {"all": 6.0, "top": 1.5, "heads": 0.04}
-        return {name: {"cpu_s": seconds[name], "median_wall_s": 2 * seconds[name] + 1} for name in settings}
-
-    monkeypatch.setattr(bench, "measure_in_turns", fake)
-    measured = compare_modes(QUICK, threads=2, repeats=5)
-    assert {mode: step["times_faster"] for mode, step in measured.items()} == {"all": 1.0, "top": 4.0, "heads": 150.0}
-    medians = {mode: step["times_faster_median"] for mode, step in measured.items()}
-    assert medians == {"all": 1.0, "top": 3.2, "heads": 12.0}
+def test_all_layers_are_what_the_others_are_compared_with() -> None:
+    seconds = {"all": 6.0, "top": 1.5, "heads": 0.04}
+    measured = {mode: {"cpu_s": cpu, "median_cpu_s": 2 * cpu, "memory_mb": 100 * cpu} for mode, cpu in seconds.items()}
+    rows = rows_of_modes(QUICK, measured)
+    assert [row.times_better for row in rows] == [None, None, 4.0, 4.0, 150.0, 150.0]
+    assert [row.median for row in rows[::2]] == [12.0, 3.0, 0.08]
 
 
 def test_size_and_batch_size_are_options(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Setting] = []
-    monkeypatch.setattr(bench, "compare_modes", lambda base, *_: seen.append(base) or {})
-    monkeypatch.setattr(bench, "time_frozen_pass", lambda setting, _: {"tune": setting.tune})
-    result = bench_tune(image_size=160, batch_size=8)
-    assert seen == [replace(FULL, image_size=160, batch_size=8, pool=32)]
-    assert result["frozen"] == {"top": {"tune": "top"}, "heads": {"tune": "heads"}}
+
+    def fake(settings: Mapping[str, Setting], repeats: int, threads: int) -> dict[str, dict[str, float]]:
+        assert (repeats, threads) == (5, 2)
+        seen.extend(settings.values())
+        return {mode: {"cpu_s": 1.0, "median_cpu_s": 1.0, "memory_mb": 1.0} for mode in settings}
+
+    monkeypatch.setattr(bench, "measure_in_turns", fake)
+    monkeypatch.setattr(bench, "time_frozen_pass", lambda setting, _: {"cpu_ms_per_view": len(setting.tune)})
+    rows = bench_tune(image_size=160, batch_size=8)
+    expected = replace(FULL, image_size=160, batch_size=8, pool=32)
+    assert seen == [replace(expected, tune=mode) for mode in MODES]
+    assert [row.best for row in rows if row.what.startswith("frozen")] == [3, 5]
 
 
 def test_the_frozen_pass_is_timed_per_view() -> None:
@@ -106,7 +107,6 @@ def test_a_quick_measurement_runs_to_the_end(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(bench, "measure_in_turns", measure_here)
     monkeypatch.setattr(bench, "run_code", run_code_here)
     result = bench_tune(threads=1, repeats=1, quick=True)
-    assert list(result["steps"]) == list(MODES)
-    assert result["steps"]["all"]["times_faster"] == 1.0
-    assert result["steps"]["heads"]["times_faster"] > 1.0
-    assert all(frozen["ms_per_view"] > 0 for frozen in result["frozen"].values())
+    steps = [row.best for row in result if row.what.startswith("step")]
+    assert steps[2] < steps[0]  # heads, all layers
+    assert all(row.best > 0 for row in result)
