@@ -44,15 +44,11 @@ torture: $(STAMP)
 	$(BIN)/python tests/torture/run.py $(if $(SEED),--seed $(SEED)) $(if $(N),--n $(N)) $(if $(ONLY),--only $(ONLY)) \
 		$(if $(MINUTES),--minutes $(MINUTES)) $(if $(CASE),--case $(CASE)) $(if $(JSON),--json)
 
+# Speed and memory of everything, in about 15 minutes on two cores; some: python -m benchmarks all --only step
 bench: $(STAMP)
+	mkdir -p build
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,bench]'
-	$(BIN)/python -m benchmarks augment
-	$(BIN)/python -m benchmarks step
-	$(BIN)/python -m benchmarks tune
-	$(BIN)/python -m benchmarks engines
-	$(BIN)/python -m benchmarks predict
-	$(BIN)/python -m benchmarks scale
-	$(BIN)/python -m benchmarks labels
+	$(BIN)/python -m benchmarks all --out build/growth.png
 
 # The site, in build/site; a broken link or reference fails.
 docs: $(STAMP)

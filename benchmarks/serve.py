@@ -18,14 +18,13 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.child import child_failed
+from benchmarks.child import child_failed, run_code
 from benchmarks.predict import make_model, make_photos
 from benchmarks.rows import Row
 from benchmarks.scale import free_port
 from benchmarks.worker import worker_environment
 from semco.errors import UserError
 from semco.evaluation.model_file import save_model
-from semco.predict.predictor import load
 
 HOST, PHOTOS = "127.0.0.1", 8
 START, ANSWER = 60.0, 30.0  # seconds until the service has started, and until it has answered
@@ -47,7 +46,7 @@ def bench_serve(
         folder = Path(name)
         save_model(folder, make_model(backbone, size))
         photos = [path.read_bytes() for path in make_photos(folder, PHOTOS)]
-        single = time_single_photos(folder, sorted(folder.glob("*.jpg")))
+        single = time_single_photos(folder, threads)
         with running_service(folder, threads) as port:
             send(port, photos, 2)  # the first answers are slower
             latencies = {count: send_from_clients(port, photos, count, requests) for count in clients}
@@ -63,14 +62,24 @@ def _rows(clients: int, seconds: Sequence[float], single: float) -> list[Row]:
     ]  # fmt: skip
 
 
-def time_single_photos(model: Path, photos: Sequence[Path]) -> float:
-    """Return the median of the seconds that a loaded model takes for one photo, with the threads of this process."""
-    predictor, seconds = load(model), []
-    for photo in [photos[0], *photos]:
-        start = time.perf_counter()
-        predictor.predict_proba([photo])
-        seconds.append(time.perf_counter() - start)
-    return float(np.median(seconds[1:]))
+def time_single_photos(model: Path, threads: int) -> float:
+    """Return the median of the seconds that a loaded model takes for one photo in its folder, in another process."""
+    seconds: float = run_code("single photos", _SINGLE_CODE, str(model), environment=worker_environment(threads))
+    return seconds
+
+
+_SINGLE_CODE = """
+import statistics, sys, time
+from pathlib import Path
+from semco.predict.predictor import load
+predictor, seconds = load(Path(sys.argv[1])), []
+photos = sorted(Path(sys.argv[1]).glob("*.jpg"))
+for photo in [photos[0], *photos]:
+    start = time.perf_counter()
+    predictor.predict_proba([photo])
+    seconds.append(time.perf_counter() - start)
+print(statistics.median(seconds[1:]))  # the first is slower
+"""
 
 
 @contextmanager

@@ -22,7 +22,7 @@ def test_percentiles_stand_beside_the_time_of_single_photos() -> None:
 def test_every_request_is_answered_and_bad_ones_are_not_measured(tmp_path: Path) -> None:
     save_model(tmp_path, make_model("wrn-10-1", 32))
     paths = make_photos(tmp_path, 2)
-    assert time_single_photos(tmp_path, paths) > 0
+    assert time_single_photos(tmp_path, threads=1) > 0
     with running_service(tmp_path, threads=1) as port:
         seconds = send_from_clients(port, [path.read_bytes() for path in paths], clients=3, requests=9)
         assert len(seconds) == 9
