@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from semco.config import LabelsConfig, configure
+from semco.config import Config, LabelsConfig, configure
 from semco.data.class_names import class_names
 from semco.data.names import simplify_name
 from semco.errors import UserError
 from semco.experiment.comparison import Outcome
-from semco.experiment.paper.gpu_hours import GpuEstimate
+from semco.experiment.paper.gpu_hours import GpuEstimate, count_operations
 from semco.experiment.paper.groups import GRID, compare_groups, published_groups
 from semco.experiment.paper.reproduction import (
     PaperCell,
@@ -192,6 +192,16 @@ def test_a_gpu_takes_what_was_published() -> None:
     training = large.training.model_copy(update={"batch_size": 3600, "mu": 0})
     seconds = 3600 * GpuEstimate().hours(large.model_copy(update={"training": training}))["V100"]
     assert seconds == pytest.approx(3600, rel=0.05)
+
+
+def test_operations_are_counted_layer_by_layer() -> None:
+    """WRN-10-1 at 8 pixels, by hand: 3 x 3 and 1 x 1 convolutions; no gradient of the images is needed."""
+    config = Config.parse({"model": {"backbone": "wrn-10-1", "pretrained": "none"}})
+    first = 64 * 9 * 3 * 16
+    blocks = 64 * 9 * (16 * 16 + 16 * 16)
+    blocks += 16 * (9 * (16 * 32 + 32 * 32) + 16 * 32)
+    blocks += 4 * (9 * (32 * 64 + 64 * 64) + 32 * 64)
+    assert count_operations(config, 8) == 2 * (2 * first + 3 * blocks)
 
 
 def test_a_cell_as_json() -> None:

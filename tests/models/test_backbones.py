@@ -12,6 +12,7 @@ from torch import nn
 
 from semco.config import ModelConfig
 from semco.models import KNOWN_BACKBONES, Backbone, build_backbone, inspect_backbone
+from semco.models.backbone import close_up
 
 every_backbone = pytest.mark.parametrize("name", [name for name in KNOWN_BACKBONES if name != "wrn-28-8"])
 
@@ -131,3 +132,13 @@ def test_layers_and_parameters_by_hand() -> None:
     maps = network.eval().layers()[1](network.layers()[0](images))
     assert maps.shape == (2, 256, 8, 8)  # two poolings
     assert network(images).shape == (2, network.out_features) == (2, 128)
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_close_ups_have_the_layout_and_the_values_of_torchs_resize(layout: torch.memory_format) -> None:
+    images = torch.rand(2, 3, 26, 39).contiguous(memory_format=layout)
+    enlarged = close_up(images)
+    assert enlarged.is_contiguous(memory_format=layout)
+    centre = images[:, :, 3:23, 4:34]  # 26 / 1.3 rows and 39 / 1.3 columns
+    expected = nn.functional.interpolate(centre, size=(26, 39), mode="bicubic", align_corners=False).flip(-1)
+    assert torch.equal(enlarged, expected)
