@@ -44,7 +44,7 @@ def part(path: Path, pictures: Path) -> str:
     """Return the part of the page about one run, and write its picture."""
     run, result = read_run(path), RunFolder.open(path).result()
     found = confusions(run)
-    if found is None or found.chart is None:
+    if found is None or found.chart is None or run.evaluated != "test":
         raise SystemExit(f"{path} has no confusion matrix: the gallery shows finished runs with test images.")
     title = f"{method_title(run)} on {Path(run.section('data')['source']).name}"
     picture = pictures / f"{file_stem(title)}.svg"

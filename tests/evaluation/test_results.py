@@ -17,7 +17,7 @@ from semco.errors import UserError
 from semco.evaluation import pool_labels
 from semco.evaluation.pool_labels import write_pseudo_labels
 from semco.evaluation.results import evaluate_probabilities, group_names, image_batches, write_evaluation
-from semco.evaluation.samples import pick_samples
+from semco.evaluation.samples import pick_samples, surest_and_least_sure, unlabelled_samples
 from semco.pseudo_labels.semantic import SemanticPseudoLabels
 from semco.types import Outputs, PseudoLabels
 
@@ -77,6 +77,32 @@ def test_samples_are_random_images_and_the_most_confident_mistakes() -> None:
     picture = Image.open(BytesIO(base64.b64decode(first.image)))
     assert (picture.format, first.format) == ("PNG", "png")
     np.testing.assert_array_equal(np.asarray(picture), images[2].permute(1, 2, 0))
+
+
+def test_samples_of_chosen_images() -> None:
+    images = torch.arange(9, dtype=torch.uint8).view(9, 1, 1, 1)
+    index = np.array([8, 1, 7, 2, 0])
+    samples = pick_samples(images, PROBABILITIES, TRUTH, random=0, mistakes=5, index=index)
+    shown = [int(np.asarray(Image.open(BytesIO(base64.b64decode(s.image)))).item()) for s in samples]
+    assert shown == [7, 2]
+
+
+def test_the_surest_image_of_each_class_and_the_least_sure_ones() -> None:
+    class_ids, confidence = np.array([0, 0, 1, 1, 2, 0]), np.array([0.9, 0.95, 0.6, 0.5, 0.99, 0.3])
+    surest, least = surest_and_least_sure(class_ids, confidence, most=2)
+    assert surest.tolist() == [4, 1]
+    assert least.tolist() == [5, 3]
+    surest, least = surest_and_least_sure(class_ids, confidence)
+    assert surest.tolist() == [4, 1, 2]
+    assert least.tolist() == [5, 3, 0]
+    assert [each.tolist() for each in surest_and_least_sure(class_ids[:0], confidence[:0])] == [[], []]
+
+
+def test_samples_of_unlabelled_images_have_no_true_class() -> None:
+    images = torch.arange(9, dtype=torch.uint8).view(9, 1, 1, 1)
+    (sample,) = unlabelled_samples(images, np.array([5]), PROBABILITIES[2:3], "sure")
+    assert (sample.truth, sample.label, sample.kind) == (-1, 2, "sure")
+    assert np.asarray(Image.open(BytesIO(base64.b64decode(sample.image)))).item() == 5
 
 
 def test_large_samples_are_reduced() -> None:

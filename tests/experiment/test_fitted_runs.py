@@ -13,19 +13,25 @@ import pytest
 import torch
 
 from semco.config import Config, LabelsConfig, configure, merge
+from semco.data.sources import load as load_data
 from semco.evaluation.engine import with_engine
+from semco.evaluation.metrics import confusion_from_json, confusion_of
 from semco.evaluation.model_file import load_model
+from semco.evaluation.results import image_batches
 from semco.evaluation.run import evaluate_run
 from semco.experiment import resume, train
 from semco.experiment.continuation import continue_run
-from semco.experiment.cross_validation import Measured
+from semco.experiment.cross_validation import Measured, fold_positions
+from semco.methods.linear_probe import fit_probe
 from semco.methods.semantic_probe import SemanticProbe
 from semco.models import LinearHead
 from semco.models.backbone import close_up
 from semco.predict.predictor import load
+from semco.report.runs import read_run
 from semco.run.folder import RunFolder
+from semco.run.result import RunResult
 from tests.experiment.same_runs import assert_same_run, weights_of
-from tests.experiment.test_pretrained_runs import Recorder, write_weights
+from tests.experiment.test_pretrained_runs import Recorder, without_test_images, write_weights
 
 pytestmark = pytest.mark.usefixtures("no_page", "each_probe_is_fitted_once")
 Make = Callable[..., Config]
@@ -54,14 +60,6 @@ def make_config(tiny_values: dict[str, Any], tmp_path: Path) -> Make:
 def probe_never_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """A probe is better on these images, which only differ in their brightness."""
     monkeypatch.setattr(Measured, "is_probe_better", lambda _: False)
-
-
-def without_test_images(config: Config, tmp_path: Path) -> Config:
-    with np.load(config.data.source) as images:
-        np.savez(tmp_path / "untested.npz", **{name: images[name] for name in images if not name.endswith("_test")})
-    return configure(
-        options=merge(config.model_dump(mode="json"), {"data": {"source": str(tmp_path / "untested.npz")}})
-    )
 
 
 @pytest.mark.usefixtures("probe_never_kept")
@@ -108,6 +106,50 @@ def test_without_test_images_the_labels_are_cross_validated(make_config: Make, t
     assert result.probe is not None
     assert result.probe.accuracy is not None
     assert (result.probe.accuracy.kind, result.probe.accuracy.total) == ("cross_validation", 16)
+    assert_page_shows_held_out_labels(tmp_path / "run", result)
+
+
+def assert_page_shows_held_out_labels(path: Path, result: RunResult) -> None:
+    """Confusions and samples are of the labelled images, and give the accuracy of the run; those of the pool have no
+    true class."""
+    run, accuracy = read_run(path), result.accuracy
+    assert accuracy is not None
+    assert run.evaluation["kind"] == "cross_validation"
+    assert "test_accuracy" not in run.evaluation
+    confusion = confusion_from_json(run.evaluation["confusion"], 4)
+    assert confusion is not None
+    assert (int(confusion.correct.sum()), int(confusion.images.sum())) == (accuracy.right, accuracy.total)
+    samples = run.evaluation["samples"]
+    wrong = [each for each in samples if each["kind"] == "mistake"]
+    assert len(wrong) == accuracy.total - accuracy.right
+    assert all(each["truth"] != each["label"] for each in wrong)
+    assert [each["confidence"] for each in wrong] == sorted((each["confidence"] for each in wrong), reverse=True)
+    pool = [each for each in samples if each["kind"] in ("sure", "unsure")]
+    assert {each["truth"] for each in pool} == {-1}
+    surest, least = ([each["confidence"] for each in pool if each["kind"] == kind] for kind in ("sure", "unsure"))
+    assert max(surest) >= max(least)
+    assert len(least) == 6
+
+
+def test_predictions_for_held_out_labels_come_from_heads_without_them(make_config: Make, tmp_path: Path) -> None:
+    """The heads of the folds are fitted again here; the final head would be surer of its own labels."""
+    config = without_test_images(make_config(method={"name": "linear_probe"}), tmp_path)
+    result = train(config, tmp_path / "run")
+    assert_page_shows_held_out_labels(tmp_path / "run", result)
+    run, model = RunFolder(tmp_path / "run"), load_model(tmp_path / "run" / "model")
+    labelled = np.asarray(run.read_json(run.split_file)["labelled"])
+    dataset, description = load_data(config.data), model.description
+    class_ids = dataset.train_labels[labelled].numpy()
+    batches = image_batches(dataset.train_images[labelled], description.mean, description.std)
+    features = torch.cat([model.network.backbone.eval()(each) for each in batches]).detach()
+    truth, strength = torch.from_numpy(class_ids), fit_probe(features, torch.from_numpy(class_ids), 4).strength
+    predicted = np.full(16, -1)
+    for fold in fold_positions(class_ids, run.config().evaluation.folds, run.config().training.seed):
+        kept = np.setdiff1d(np.arange(16), fold)
+        head = fit_probe(features[kept], truth[kept], 4, strength).head
+        predicted[fold] = head.logits(features[fold]).argmax(dim=1)
+    expected = confusion_of(predicted, class_ids, 4).to_json()
+    assert read_run(tmp_path / "run").evaluation["confusion"] == expected
 
 
 def test_a_class_with_one_label_does_not_take_the_estimate_from_the_others(make_config: Make, tmp_path: Path) -> None:
@@ -134,6 +176,10 @@ def test_the_probe_is_kept_if_it_is_better(make_config: Make, tmp_path: Path, mo
     assert result.probe is not None
     assert result.probe.is_kept
     assert result.accuracy == result.probe.accuracy
+    untested = train(without_test_images(make_config(), tmp_path), tmp_path / "untested")
+    assert untested.probe is not None
+    assert untested.probe.is_kept
+    assert_page_shows_held_out_labels(tmp_path / "untested", untested)
     assert any("is kept" in message for message in recorder.messages)
     assert load_model(tmp_path / "run" / "model").description.transform is None
     train(make_config(method={"name": "linear_probe"}), tmp_path / "probe")

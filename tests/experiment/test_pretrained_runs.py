@@ -18,6 +18,7 @@ from sklearn.linear_model import LogisticRegression
 from semco.config import Config, ModelConfig, configure, merge
 from semco.data.sources import load
 from semco.errors import UserError
+from semco.evaluation.metrics import confusion_from_json
 from semco.evaluation.model_file import load_model
 from semco.evaluation.results import image_batches
 from semco.experiment import resume, train
@@ -25,6 +26,7 @@ from semco.experiment.cross_validation import Measured
 from semco.experiment.initial import fit_embedding, with_embedding_length
 from semco.methods.linear_probe import fit_probe
 from semco.models import build_backbone
+from semco.report.runs import read_run
 from semco.run.folder import RunFolder
 from semco.training.loop import Trainer
 from semco.training.observer import NullObserver
@@ -69,6 +71,15 @@ class Recorder(NullObserver):
     @property
     def has_computed(self) -> bool:
         return any("frozen layers once" in message for message in self.messages)
+
+
+def without_test_images(config: Config, tmp_path: Path) -> Config:
+    """Return the configuration for a copy of the data without the test images."""
+    with np.load(config.data.source) as images:
+        np.savez(tmp_path / "untested.npz", **{name: images[name] for name in images if not name.endswith("_test")})
+    return configure(
+        options=merge(config.model_dump(mode="json"), {"data": {"source": str(tmp_path / "untested.npz")}})
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -427,6 +438,18 @@ def test_without_validation_images_cross_validation_decides(
     assert measured[0].model.sum() < measured[0].probe.sum()
     assert sum("held-out labels, part" in message for message in observer.messages) == folds
     assert not (tmp_path / "run" / "folds").exists()
+
+
+def test_without_test_images_the_page_of_a_trained_network_shows_its_cross_validation(
+    make_config: Make, tmp_path: Path
+) -> None:
+    result = train(without_test_images(make_config("heads", data=NO_VALIDATION), tmp_path), tmp_path / "run")
+    assert result.accuracy is not None
+    shown = read_run(tmp_path / "run").evaluation
+    confusion = confusion_from_json(shown["confusion"], 4)
+    assert confusion is not None
+    assert (shown["kind"], result.accuracy.total) == ("cross_validation", 16)
+    assert (confusion.correct.sum(), confusion.images.sum()) == (result.accuracy.right, 16)
 
 
 def test_a_run_stopped_in_its_cross_validation_is_resumed(make_config: Make, tmp_path: Path) -> None:

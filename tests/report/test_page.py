@@ -257,6 +257,23 @@ def test_without_test_images_the_page_begins_with_held_out_labels(
 
 
 @pytest.mark.usefixtures("plain_figures")
+def test_without_test_images_the_page_shows_labelled_images_mistakes_first(make_run, tmp_path: Path) -> None:
+    folder = make_run("semco")
+    evaluation = read_with_digest(folder / "evaluation.json")
+    unlabelled = [{**evaluation["samples"][0], "kind": kind, "truth": -1} for kind in ("sure", "unsure")]
+    evaluation |= {"kind": "cross_validation", "samples": evaluation["samples"] + unlabelled}
+    write_with_digest(folder / "evaluation.json", evaluation)
+    page, text = _page([folder], tmp_path / "report.html")
+    assert page.tags.count("img") == 24 + 8 + 2
+    assert text.index("Mistakes, the most confident first") < text.index("Random labelled images")
+    assert text.count("Each image is predicted by a model that was fitted without its label.") == 3
+    assert text.index("Most confident, one per class") < text.index("Least confident")
+    assert len(re.findall(r'<figure class="sample">', text)) == 2  # neither right nor wrong
+    assert "test images" not in text[text.index("Example predictions") :]
+    assert "Confusion matrix of the labelled images" in text
+
+
+@pytest.mark.usefixtures("plain_figures")
 def test_a_run_without_label_vectors_has_no_group_section(make_run, tmp_path: Path) -> None:
     folder = make_run("supervised")
     labels = read_with_digest(folder / "labels.json")

@@ -23,6 +23,7 @@ from semco.evaluation import metrics
 from semco.evaluation.metrics import Confusion, confusion_of
 from semco.evaluation.probabilities import Head
 from semco.evaluation.samples import Sample
+from semco.run.accuracy import Kind
 from semco.run.folder import RunFolder
 from semco.run.seal import write_with_digest
 
@@ -126,10 +127,15 @@ def write_evaluation(
     evaluation: Evaluation,
     samples: Sequence[Sample] = (),
     heads: Mapping[Head, Evaluation] | None = None,
+    kind: Kind = "test",
 ) -> None:
-    """Write evaluation.json, which the report reads, into a run folder; ``heads`` are all heads side by side."""
+    """Write evaluation.json, which the report reads, into a run folder; ``heads`` are all heads side by side.
+
+    ``kind`` tells on which images it was made.
+    """
     values = {
-        **evaluation.summary(),
+        **(evaluation.summary() if kind == "test" else {}),
+        "kind": kind,
         "class_names": list(evaluation.class_names),
         "groups": evaluation.group_ids.tolist(),
         "confusion": evaluation.confusion.to_json(),

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-Kind = Literal["random", "mistake"]
+Kind = Literal["random", "mistake", "sure", "unsure"]
 Format = Literal["png", "jpeg"]
 # Images up to this width are saved and shown with their exact pixels; larger ones are photos, saved as JPEG.
 SMALL_IMAGE = 64
@@ -25,7 +25,7 @@ QUALITY = 85
 
 @dataclass(frozen=True)
 class Sample:
-    """One image (a file in base64) with its true class and the ids of the two most probable classes."""
+    """One image (a file in base64) with its true class (-1: unknown) and the ids of the two most probable classes."""
 
     image: str
     format: Format
@@ -46,19 +46,45 @@ def pick_samples(
     truth: NDArray[np.integer],
     random: int = 24,
     mistakes: int = 8,
+    index: NDArray[np.integer] | None = None,
 ) -> list[Sample]:
     """Return random images, the same for every model, followed by the most confident mistakes.
 
-    ``images`` are (N, C, H, W) uint8, ``probabilities`` (N, K), ``truth`` (N,), -1 if unknown.
+    ``images`` are (N, C, H, W) uint8, ``probabilities`` (N, K), ``truth`` (N,), -1 if unknown. With ``index`` (N,),
+    row i belongs to image ``index[i]``.
     """
     known = np.flatnonzero(truth >= 0)
     drawn = np.random.default_rng(0).permutation(known)[:random]
     wrong = known[probabilities[known].argmax(axis=1) != truth[known]]
     most_confident = wrong[np.argsort(-probabilities[wrong].max(axis=1), kind="stable")][:mistakes]
     kinds: list[tuple[Kind, NDArray[np.integer]]] = [("random", drawn), ("mistake", most_confident)]
+    places = np.arange(len(truth)) if index is None else index
     return [
-        _sample(images[i], probabilities[i], int(truth[i]), kind) for kind, chosen in kinds for i in chosen.tolist()
+        _sample(images[places[i]], probabilities[i], int(truth[i]), kind)
+        for kind, chosen in kinds
+        for i in chosen.tolist()
     ]
+
+
+def surest_and_least_sure(
+    class_ids: NDArray[np.integer], confidence: NDArray[np.floating], most: int = 6
+) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+    """Return the positions of predictions (U,): the most confident one of each class, and the least confident ones.
+
+    Both are at most ``most``, and no position is in both.
+    """
+    order = np.argsort(-confidence, kind="stable")
+    _, first = np.unique(class_ids[order], return_index=True)
+    surest = order[np.sort(first)[:most]]
+    others = order[~np.isin(order, surest)]
+    return surest, others[::-1][:most]
+
+
+def unlabelled_samples(
+    images: Tensor, index: NDArray[np.integer], probabilities: NDArray[np.floating], kind: Kind
+) -> list[Sample]:
+    """Return samples without a true class of the images (N, C, H, W) at ``index`` (n,), with probabilities (n, K)."""
+    return [_sample(images[i], scores, -1, kind) for i, scores in zip(index.tolist(), probabilities, strict=True)]
 
 
 def _sample(image: Tensor, scores: NDArray[np.floating], truth: int, kind: Kind) -> Sample:

@@ -1,18 +1,37 @@
 """Cross-validation: labels are held out in turn, and a model and the linear probe predict their images.
 
-Shapes: N labelled images.
+Shapes: N labelled images, K classes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from semco.data.randomness import make_numpy_generator
 from semco.run.accuracy import Accuracy, Difference, Kind, Right
 from semco.run.result import ProbeResult
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Predictions for training images whose labels were held out."""
+
+    index: NDArray[np.int64]  # (n,) positions among the training images
+    scores: NDArray[np.float32]  # (n, K) probabilities
+
+    @classmethod
+    def join(cls, parts: Sequence[Answers]) -> Answers:
+        return cls(np.concatenate([each.index for each in parts]), np.concatenate([each.scores for each in parts]))
+
+    def right(self, labels: Tensor) -> Right:
+        """Return which of them are correct, given the labels of all training images."""
+        right: Right = self.scores.argmax(axis=1) == labels.numpy()[self.index]
+        return right
 
 
 @dataclass(frozen=True)

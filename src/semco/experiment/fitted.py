@@ -21,7 +21,7 @@ from semco.data.inputs import Inputs
 from semco.data.randomness import make_numpy_generator
 from semco.distributed.processes import broadcast_from_main, same_error_everywhere
 from semco.experiment.context import Context
-from semco.experiment.cross_validation import Measured
+from semco.experiment.cross_validation import Answers, Measured
 from semco.experiment.judge import Verdict, folds_of
 from semco.methods import FittedMethod, describe_method
 from semco.methods.linear_probe import LinearProbe, fit_probe
@@ -59,6 +59,8 @@ class Candidate:
     head: LinearHead
     transform: FeatureTransform | None
     right: dict[Kind, Right]
+    answers: Answers | None = None
+    """Its predictions for the validation images, else those of the cross-validation."""
 
 
 def fit_head(context: Context) -> Verdict:
@@ -86,7 +88,8 @@ def _judge(context: Context, best: Candidate, probe: Candidate) -> Verdict:
         context.observer.on_message(f"the linear probe is better ({measured.difference.describe()}) and is kept")
         best, measured = probe, measured.keep_probe()
     network = network_on_views(context.problem.num_features, best.head, best.transform).to(context.device)
-    return Verdict(network, "one_hot", is_kept, measured, None if is_probe else probe.right.get("test"))
+    probe_test = None if is_probe else probe.right.get("test")
+    return Verdict(network, "one_hot", is_kept, measured, probe_test, best.answers)
 
 
 def _on_main(context: Context, compute: Callable[[], Candidate]) -> Candidate:
@@ -158,21 +161,26 @@ def _measure(
     held_out: NDArray[np.int64],
 ) -> Candidate:
     """Return the candidate with the photos of each kind that it classifies correctly."""
-    dataset, validation = context.problem.dataset, context.problem.split.validation
+    dataset, split = context.problem.dataset, context.problem.split
     change = _plain if fitted.transform is None else fitted.transform
 
-    def right(rows: Rows, labels: Tensor) -> Right:
-        known = labels >= 0
-        answers = rows.through(lambda views: fitted.head.logits(change(views)).argmax(dim=1))
-        return np.asarray((answers == labels)[known].numpy())
+    def logits(views: Tensor) -> Tensor:
+        return fitted.head.logits(change(views))
 
-    own = context.problem.labelled_class_ids[held_out]
-    found: dict[Kind, Right] = {"cross_validation": (held_out_logits.argmax(dim=1) == own).numpy()}
-    if len(validation):
-        found["validation"] = right(_rows(training, validation), dataset.train_labels[validation])
-    if test is not None and dataset.test_labels is not None:
-        found["test"] = right(Rows(test, torch.arange(len(dataset.test_labels))), dataset.test_labels)
-    return Candidate(fitted.head, fitted.transform, found)
+    answers = _answers(split.labelled[held_out], held_out_logits)
+    found: dict[Kind, Right] = {"cross_validation": answers.right(dataset.train_labels)}
+    if len(split.validation):
+        answers = _answers(split.validation, _rows(training, split.validation).through(logits))
+        found["validation"] = answers.right(dataset.train_labels)
+    if test is not None and (labels := dataset.test_labels) is not None:
+        known = torch.nonzero(labels >= 0).flatten()
+        predicted = Rows(test, known).through(lambda views: logits(views).argmax(dim=1))
+        found["test"] = (predicted == labels[known]).numpy()
+    return Candidate(fitted.head, fitted.transform, found, answers)
+
+
+def _answers(index: NDArray[np.int64], logits: Tensor) -> Answers:
+    return Answers(index, logits.softmax(dim=1).numpy())
 
 
 def _accuracy(candidate: Candidate) -> str:

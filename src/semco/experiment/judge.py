@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from semco.evaluation.probabilities import Head
 from semco.experiment.context import Context
-from semco.experiment.cross_validation import Measured, fold_positions
-from semco.experiment.evaluate import are_right, rights_of, test_scores
+from semco.experiment.cross_validation import Answers, Measured, fold_positions
+from semco.experiment.evaluate import rights_of, test_scores, training_scores
 from semco.experiment.fit import make_trainer
-from semco.run.accuracy import Right, percent
+from semco.run.accuracy import Kind, Right, percent
 from semco.training.signals import Interrupted
 
 # Training has failed if the accuracy on the training labels is below this fraction of that of the probe.
@@ -40,6 +40,8 @@ class Verdict:
     held_out: Measured | None = None
     probe_test: Right | None = None
     """Which test images the probe classifies correctly; None if there are no test images or no probe."""
+    answers: Answers | None = None
+    """What the kept kind of network predicts for the images of ``held_out``; each was fitted without their labels."""
 
 
 def measure_probe(context: Context) -> Yardstick | None:
@@ -54,28 +56,34 @@ def measure_probe(context: Context) -> Yardstick | None:
 def judge(context: Context, trained: nn.Module, yardstick: Yardstick | None) -> Verdict:
     """Return the trained network, or the probe if that is better on images whose labels were held out."""
     head, validation = context.config.evaluation.head, torch.from_numpy(context.problem.split.validation)
+    labels = context.problem.dataset.train_labels
     if yardstick is None:
-        own = are_right(context, trained, validation, head) if len(validation) else None
-        return Verdict(trained, head, held_out=None if own is None else Measured("validation", own))
-    measured = _compare(context, trained, yardstick.network)
-    if measured is None:
-        is_kept = _has_collapsed(context, trained, yardstick.network)
-    elif is_kept := measured.is_probe_better():
+        if not len(validation):
+            return Verdict(trained, head)
+        answers = _answers(context, trained, validation, head)
+        return Verdict(trained, head, held_out=Measured("validation", answers.right(labels)), answers=answers)
+    compared = _compare(context, trained, yardstick.network)
+    if compared is None:
+        if _has_collapsed(context, trained, yardstick.network):
+            return Verdict(yardstick.network, "one_hot", True, None, yardstick.test)
+        return Verdict(trained, head, False, None, yardstick.test)
+    kind: Kind = "validation" if len(validation) else "cross_validation"
+    measured = Measured(kind, *(each.right(labels) for each in compared))
+    if measured.is_probe_better():
         assert measured.difference is not None
         context.observer.on_message(
             f"the linear probe is better than the trained network ({measured.difference.describe()}) on images whose "
             "labels were held out: the probe is kept"
         )
-        measured = measured.keep_probe()
-    if is_kept:
-        return Verdict(yardstick.network, "one_hot", True, measured, yardstick.test)
-    return Verdict(trained, head, False, measured, yardstick.test)
+        return Verdict(yardstick.network, "one_hot", True, measured.keep_probe(), yardstick.test, compared[1])
+    return Verdict(trained, head, False, measured, yardstick.test, compared[0])
 
 
 def _has_collapsed(context: Context, trained: nn.Module, probe: nn.Module) -> bool:
     """Return whether the trained network is wrong on many of its training labels that the probe has learned."""
     index = torch.from_numpy(context.problem.split.labelled)
-    learned, known = (float(each.mean()) for each in _right(context, trained, probe, index))
+    labels = context.problem.dataset.train_labels
+    learned, known = (float(each.right(labels).mean()) for each in _answers_of_both(context, trained, probe, index))
     if learned >= LEARNED * known:
         return False
     context.observer.on_message(
@@ -85,12 +93,12 @@ def _has_collapsed(context: Context, trained: nn.Module, probe: nn.Module) -> bo
     return True
 
 
-def _compare(context: Context, trained: nn.Module, probe: nn.Module) -> Measured | None:
-    """Compare with the probe on the validation images, or by cross-validation if there are none."""
+def _compare(context: Context, trained: nn.Module, probe: nn.Module) -> tuple[Answers, Answers] | None:
+    """Return the predictions of both for the validation images, or by cross-validation if there are none."""
     split = context.problem.split
     if len(split.validation):
         index = torch.from_numpy(split.validation)
-        return Measured("validation", *_right(context, trained, probe, index))
+        return _answers_of_both(context, trained, probe, index)
     folds = folds_of(context)
     if not folds:
         context.observer.on_message("not compared with the linear probe: there are too few labels to hold some out")
@@ -100,7 +108,8 @@ def _compare(context: Context, trained: nn.Module, probe: nn.Module) -> Measured
         context.observer.on_message(f"comparing with the linear probe: held-out labels, part {number} of {len(folds)}")
         outcomes.append(_outcome_of_fold(context, number, held_out))
     shutil.rmtree(context.run.folds, ignore_errors=True)
-    return Measured("cross_validation", *(np.concatenate(each) for each in zip(*outcomes, strict=True)))
+    of_trained, of_probe = zip(*outcomes, strict=True)
+    return Answers.join(of_trained), Answers.join(of_probe)
 
 
 def folds_of(context: Context) -> list[NDArray[np.int64]]:
@@ -109,8 +118,8 @@ def folds_of(context: Context) -> list[NDArray[np.int64]]:
     return fold_positions(class_ids, context.config.evaluation.folds, context.config.training.seed)
 
 
-def _outcome_of_fold(context: Context, number: int, held_out: NDArray[np.int64]) -> tuple[Right, Right]:
-    """Train without some labels; return which of their images the network and the probe classify correctly."""
+def _outcome_of_fold(context: Context, number: int, held_out: NDArray[np.int64]) -> tuple[Answers, Answers]:
+    """Train without some labels; return what the network and the probe predict for their images."""
     part = context.without_labels(held_out, str(number))
     part.run.checkpoints.mkdir(parents=True, exist_ok=True)
     trainer = make_trainer(part)
@@ -119,9 +128,13 @@ def _outcome_of_fold(context: Context, number: int, held_out: NDArray[np.int64])
         trainer.run()
     except Interrupted as stopped:  # the folder of a fold cannot be resumed by itself
         raise Interrupted(stopped.number, context.config.training.total_steps, context.run.path) from None
-    return _right(part, trainer.average, probe, torch.from_numpy(context.problem.split.labelled[held_out]))
+    return _answers_of_both(part, trainer.average, probe, torch.from_numpy(context.problem.split.labelled[held_out]))
 
 
-def _right(context: Context, trained: nn.Module, probe: nn.Module, index: Tensor) -> tuple[Right, Right]:
+def _answers_of_both(context: Context, trained: nn.Module, probe: nn.Module, index: Tensor) -> tuple[Answers, Answers]:
     head = context.config.evaluation.head
-    return are_right(context, trained, index, head), are_right(context, probe, index, "one_hot")
+    return _answers(context, trained, index, head), _answers(context, probe, index, "one_hot")
+
+
+def _answers(context: Context, network: nn.Module, index: Tensor, head: Head) -> Answers:
+    return Answers(index.numpy(), training_scores(context, network, index, head))

@@ -6,7 +6,7 @@ Shapes: N images, K classes, U unlabelled images.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,18 +19,20 @@ from semco.data.split import LABELLED, hidden_truth
 from semco.distributed.processes import broadcast_from_main, same_error_everywhere
 from semco.evaluation.model_file import ModelDescription, SavedModel, save_model
 from semco.evaluation.pool_labels import label_pool, write_pseudo_labels
-from semco.evaluation.probabilities import Head
-from semco.evaluation.results import Evaluation, write_evaluation
-from semco.evaluation.samples import pick_samples
+from semco.evaluation.probabilities import Head, Scorer
+from semco.evaluation.results import Evaluation, evaluate_probabilities, write_evaluation
+from semco.evaluation.samples import Kind as SampleKind
+from semco.evaluation.samples import Sample, pick_samples, surest_and_least_sure, unlabelled_samples
 from semco.evaluation.thresholds import Threshold, find_thresholds
 from semco.experiment.context import Context
-from semco.experiment.cross_validation import Measured
+from semco.experiment.cross_validation import Answers, Measured
 from semco.experiment.evaluate import evaluate, rights_of, test_scores_by_head
 from semco.experiment.judge import Verdict
 from semco.labels.store import unit_rows
 from semco.models import Network
 from semco.models.familiarity import fit_familiarity
 from semco.report import write_report
+from semco.run.accuracy import Kind
 from semco.run.identity import run_digest
 from semco.run.result import RunResult
 from semco.suggestions.suggest import cover
@@ -67,7 +69,11 @@ def write(context: Context, verdict: Verdict, steps: Steps) -> RunResult:
             result = _result(context, verdict, steps, measured, heads, pseudo_labels)
             context.run.write_result(result)
             # A failure from here on does not affect the result, and `resume` tries again.
-            _write_test(context, scores.get(verdict.head), heads, verdict.head)
+            if verdict.head in heads:
+                _write_test(context, scores[verdict.head], heads, verdict.head)
+            elif verdict.held_out is not None and verdict.answers is not None and len(verdict.answers.index):
+                unlabelled = _unlabelled_samples(context, outputs, pseudo_labels, verdict.head)
+                _write_held_out(context, verdict.answers, verdict.held_out.kind, verdict.head, unlabelled)
             _write_pool(context, pseudo_labels, _suggested(context, outputs, labelled))
             write_report([context.run.path], context.run.report_file)
     result = broadcast_from_main(result, context.processes)
@@ -182,11 +188,36 @@ def _write_pool(context: Context, pseudo_labels: Mapping[str, PseudoLabels], sug
     write_pseudo_labels(file, split.unlabelled, truth, pseudo_labels, paths, dataset.class_names, suggested)
 
 
-def _write_test(
-    context: Context, scores: NDArray[np.float32] | None, heads: Mapping[Head, Evaluation], head: Head
-) -> None:
+def _write_test(context: Context, scores: NDArray[np.float32], heads: Mapping[Head, Evaluation], head: Head) -> None:
     dataset = context.problem.dataset
-    if head not in heads or scores is None or dataset.test_images is None or dataset.test_labels is None:
-        return
+    assert dataset.test_images is not None
+    assert dataset.test_labels is not None
     samples = pick_samples(dataset.test_images, scores, dataset.test_labels.numpy())
     write_evaluation(context.run.path, heads[head], samples, heads)
+
+
+def _write_held_out(context: Context, answers: Answers, kind: Kind, head: Head, unlabelled: Sequence[Sample]) -> None:
+    """Without test images, the page shows predictions for training images whose labels were held out."""
+    dataset, scores = context.problem.dataset, answers.scores
+    truth = dataset.train_labels.numpy()[answers.index]
+    evaluation = evaluate_probabilities(scores, truth, dataset.class_names, context.problem.groups.group_ids, head)
+    samples = pick_samples(dataset.train_images, scores, truth, random=6, mistakes=24, index=answers.index)
+    write_evaluation(context.run.path, evaluation, [*samples, *unlabelled], kind=kind)
+
+
+def _unlabelled_samples(
+    context: Context, outputs: Outputs, pseudo_labels: Mapping[str, PseudoLabels], head: Head
+) -> list[Sample]:
+    """Return images of the pool that the model is most and least sure of."""
+    index = context.problem.split.unlabelled
+    rows = np.flatnonzero(_pool_truth(context).numpy() != LABELLED)
+    pseudo = pseudo_labels.get(head) or next(iter(pseudo_labels.values()))
+    class_ids, confidence = (each.numpy(force=True)[rows] for each in (pseudo.class_ids, pseudo.confidence))
+    scorer = Scorer(head, context.problem.label_vectors.to(context.device), context.method.scale)
+    kinds: tuple[SampleKind, ...] = ("sure", "unsure")
+    samples: list[Sample] = []
+    for kind, positions in zip(kinds, surest_and_least_sure(class_ids, confidence), strict=True):
+        chosen = rows[positions]
+        scores = scorer(outputs.rows(torch.from_numpy(chosen))).numpy(force=True)
+        samples += unlabelled_samples(context.problem.dataset.train_images, index[chosen], scores, kind)
+    return samples

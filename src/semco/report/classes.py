@@ -95,7 +95,7 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Confusions:
-    """The confusion matrix of the test images and its most common mistakes."""
+    """A confusion matrix and its most common mistakes."""
 
     introduction: str
     chart: Chart | None  # None: too many classes to draw
@@ -119,24 +119,28 @@ class ClassRow:
 
 
 def _confusion(run: Run) -> Confusion | None:
-    """Return the confusion of the test images; None if the run has none."""
+    """Return the confusion of the evaluated images; None if the run has none."""
     size = len(run.class_names)
     return confusion_from_json(run.evaluation.get("confusion"), size) if size else None
 
 
 def confusions(run: Run) -> Confusions | None:
-    """Return the confusion matrix of the test images with its most common mistakes; None if the run has none."""
+    """Return the confusion matrix with its most common mistakes; None if the run has none.
+
+    It is of the test images if there are any, else of the images whose labels were held out.
+    """
     confusion = _confusion(run)
     if confusion is None:
         return None
     names = run.class_names
     group_ids = [int(group_id) for group_id in run.evaluation.get("groups") or range(len(names))]
-    introduction = "Each row shows how the test images of one class were classified."
+    images = f"{run.evaluated} images"
+    introduction = f"Each row shows how the {images} of one class were classified. {run.how_evaluated}".rstrip()
     if len(set(group_ids)) < len(group_ids):
         introduction += " Classes are ordered by label group; a frame marks each group of several classes."
     chart = None
     if len(names) <= CLASSES_DRAWN:
-        svg = confusion_chart(confusion.dense(), names, group_ids, "Confusion matrix of the test images")
+        svg = confusion_chart(confusion.dense(), names, group_ids, f"Confusion matrix of the {images}")
         chart = Chart("Confusion matrix", svg, caption="Numbers are percentages of a row.")
     return Confusions(introduction, chart, _most_common_mistakes(confusion, names, group_ids))
 

@@ -86,6 +86,10 @@ def _context(runs: Sequence[Run], title: str | None, samples: Sequence[Sample] |
         "confusions": confusions(main_run),
         "random_samples": _sample_tiles(shown, "random", main_run.class_names),
         "mistakes": _sample_tiles(shown, "mistake", main_run.class_names),
+        "surest": _sample_tiles(shown, "sure", main_run.class_names),
+        "least_sure": _sample_tiles(shown, "unsure", main_run.class_names),
+        "evaluated": main_run.evaluated,
+        "how_evaluated": main_run.how_evaluated,
         "has_photos": any(sample["width"] > SMALL_IMAGE for sample in shown),
         "classes": class_rows(main_run),
         "data_notes": [readable_name(note) for note in main_run.data.get("notes", ())],
@@ -247,7 +251,7 @@ def _sample_tiles(samples: Sequence[Mapping[str, Any]], kind: str, names: Sequen
             "is_small": sample["width"] <= SMALL_IMAGE,
             "is_correct": sample["truth"] == sample["label"],
             "prediction": names[sample["label"]],
-            "truth": names[sample["truth"]],
+            "truth": names[sample["truth"]] if sample["truth"] >= 0 else "",
             "confidence": f"confidence {100 * sample['confidence']:.0f} %",
         }
         for sample in chosen

@@ -18,6 +18,11 @@ from semco.run.identity import check_same_run
 from semco.run.result import RunResult
 
 Series = tuple[list[float], list[float]]  # steps, values
+EVALUATED: dict[Kind, tuple[str, str]] = {
+    "test": ("test", ""),
+    "validation": ("validation", "The model was not trained with their labels."),
+    "cross_validation": ("labelled", "Each image is predicted by a model that was fitted without its label."),
+}
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,16 @@ class Run:
     result: RunResult | None = None
     evaluation: Mapping[str, Any] = field(default_factory=dict)
     data: Mapping[str, Any] = field(default_factory=dict)  # notes about the data, skipped images
+
+    @property
+    def evaluated(self) -> str:
+        """Which images confusions, results per class and example predictions are about: test, validation, labelled."""
+        return EVALUATED.get(self.evaluation.get("kind", "test"), EVALUATED["test"])[0]
+
+    @property
+    def how_evaluated(self) -> str:
+        """A sentence about models that did not learn from the labels of these images; empty for test images."""
+        return EVALUATED.get(self.evaluation.get("kind", "test"), EVALUATED["test"])[1]
 
     @property
     def is_finished(self) -> bool:
