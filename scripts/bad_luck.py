@@ -90,9 +90,7 @@ def spoil(
     elif kind == "duplicates":  # five more copies of a tenth of the images
         chosen = np.repeat(random.permutation(len(images))[: len(images) // 10], 5)
         images, class_ids = np.concatenate([images, images[chosen]]), np.append(class_ids, np.full(len(chosen), -1))
-    elif (
-        kind == "tail"
-    ):  # beside LABELS per class, the pool falls geometrically by `RATIO` in a random order of classes
+    elif kind == "tail":  # beside `LABELS` per class, the pool falls geometrically to 1 / `RATIO`
         rest = np.bincount(class_ids) - LABELS
         place = random.permutation(classes) / max(1, classes - 1)
         kept = np.sort(some_of_each(class_ids, LABELS + np.round(rest * RATIO**-place).astype(int), random))
