@@ -36,6 +36,8 @@ FEWEST_FOLDS, FASTEST = 2, "efficientnet-lite0"
 # Passes over the labelled photos of a linear probe; choosing its penalty takes as long as so many fits. Multiplications
 # per second of a fit on one core.
 PROBE_PASSES, PROBE_CHOICE, FIT_RATE = 50, 4, 1e10
+# Seconds for the vectors of similar class names, the pseudo-labels, the model and the report of a fitted head.
+REST = 3.0
 
 
 def starts_from_weights(source: str) -> bool:
@@ -108,7 +110,7 @@ def fit_views(context: Context, minutes: float) -> tuple[Config, list[str]]:
     """Return the configuration of a head that is fitted, with the views and folds that fit into the minutes, and the
     plan. What does not fit is left out in this order: folds, down to `FEWEST_FOLDS`, then the close-up.
     """
-    config, limit = context.config, 60 * minutes
+    config, limit = context.config, 60 * minutes - REST
     frozen = StepTimer(context).frozen_seconds()
     if frozen + fit_seconds(context) > limit and config.evaluation.folds > FEWEST_FOLDS:
         config = with_value(config, "evaluation.folds", FEWEST_FOLDS)
@@ -117,8 +119,10 @@ def fit_views(context: Context, minutes: float) -> tuple[Config, list[str]]:
         frozen = StepTimer(context.with_config(config)).frozen_seconds()
     seconds = frozen + fit_seconds(context.with_config(config))
     views = "the plain view and a close-up" if config.method.has_close_up else "the plain view"
-    lines = [f"plan: {views} of each photo through {config.model.backbone}, about {duration(seconds)} here"]
-    return config, lines if seconds <= limit else [*lines, too_long(seconds, minutes, faster_backbone(config.model))]
+    lines = [f"plan: {views} of each photo through {config.model.backbone}, about {duration(seconds + REST)} here"]
+    if seconds > limit:
+        lines.append(too_long(seconds + REST, minutes, faster_backbone(config.model)))
+    return config, lines
 
 
 def faster_backbone(model: ModelConfig) -> str:
