@@ -20,6 +20,7 @@ from semco.methods.semantic_probe import (
     SemanticProbeConfig,
     fit_with_prior,
     information_gradient,
+    label_offset,
     logistic_regression,
     pool_shares,
     principal_axes,
@@ -211,6 +212,31 @@ def test_a_skewed_pool_does_not_move_the_border() -> None:
     labelled, unlabelled = tensors
     head = fit_with_prior(labelled, torch.from_numpy(class_ids), unlabelled, flat_prior(2, 2), SemanticProbeConfig())
     assert int((head.logits(unlabelled).argmax(dim=1) == 0).sum()) == 190
+
+
+def test_the_offset_of_labels_by_hand() -> None:
+    np.testing.assert_allclose(label_offset(np.array([0, 1, 1, 1]), 2), np.log([0.5, 1.5]))
+    np.testing.assert_allclose(label_offset(np.array([0, 1]), 3), np.log([1.2, 1.2, 0.6]))
+    assert not label_offset(np.array([0, 1, 2, 2, 1, 0]), 3).any()
+
+
+def test_unequal_labels_do_not_make_an_equal_pool_look_skewed() -> None:
+    """Two labels of one class and twelve of the other; half of the pool is of each."""
+    rng, centres = np.random.default_rng(3), np.eye(2)
+    class_ids, truth = np.array([0] * 2 + [1] * 12), np.arange(200) % 2
+    x, pool = (centres[each] + 0.3 * rng.normal(size=(len(each), 2)) for each in (class_ids, truth))
+    start = logistic_regression(x, class_ids, flat_prior(2, 2), 1.0)
+    found = shares_by_em(pool @ start[0] + start[1])
+    assert found[0] < 0.4
+    assert abs(pool_shares(x, class_ids, pool, flat_prior(2, 2), start, 1.0)[0] - 0.5) < 0.05
+
+
+def test_with_one_label_of_a_class_shares_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "pool_shares", None)  # not called
+    x, class_ids, pool = make_skewed(0.9)
+    rows, unlabelled = (torch.from_numpy(each).float() for each in (x[:5], pool))
+    own = torch.tensor([0, 0, 0, 0, 1])
+    fit_with_prior(rows, own, unlabelled, flat_prior(2, 2), SemanticProbeConfig())
 
 
 def test_shares_of_many_classes_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:

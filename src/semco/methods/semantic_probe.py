@@ -127,7 +127,8 @@ def fit_with_prior(x: Tensor, class_ids: Tensor, pool: Tensor, prior: Prior, con
     with threadpool_limits(1):  # for matrices this small, threads wait for each other most of the time
         start = logistic_regression(rows, labels, prior, config.penalty)
         shares = np.full(classes, 1 / classes)
-        if classes <= MOST_ESTIMATED and len(pool):
+        # Without the only label of a class, a fit cannot tell how certain its share is.
+        if classes <= MOST_ESTIMATED and len(pool) and np.bincount(labels, minlength=classes).min() > 1:
             shares = pool_shares(rows, labels, pool[:BATCH].double().numpy(), prior, start, config.penalty)
     return solve(x, class_ids, pool, prior, torch.from_numpy(shares).float(), start, config)
 
@@ -145,18 +146,34 @@ def pool_shares(
     Its variance comes from leaving out parts of the labels in turn (jackknife): the certainty is
     1 - variance / squared distance from equal shares, at least 0.
     """
-    found = shares_by_em(pool @ start[0] @ prior.factor.T + start[1])
+
+    def estimate(head: tuple[Floats, Floats], labels: NDArray[np.int64]) -> Floats:
+        logits = pool @ head[0] @ prior.factor.T + head[1]
+        return shares_by_em(logits - label_offset(labels, len(prior.factor)))
+
+    found = estimate(start, class_ids)
     part = np.empty(len(x), dtype=np.int64)
     part[np.argsort(class_ids, kind="stable")] = np.arange(len(x)) % PARTS
     kept = [part != number for number in range(PARTS)]
-    fits = [logistic_regression(x[rows], class_ids[rows], prior, penalty) for rows in kept if rows.any()]
-    others = np.stack([shares_by_em(pool @ a @ prior.factor.T + b) for a, b in fits])
+    fits = [(logistic_regression(x[rows], class_ids[rows], prior, penalty), rows) for rows in kept if rows.any()]
+    others = np.stack([estimate(head, class_ids[rows]) for head, rows in fits])
     variance = (len(others) - 1) / len(others) * np.square(others - others.mean(axis=0)).sum()
     equal = 1 / len(prior.factor)
     certainty = max(0.0, 1 - variance / max(np.square(found - equal).sum(), 1e-12))
     shares: Floats = np.maximum(equal + certainty * (found - equal), LEAST_SHARE)
     shares /= shares.sum()
     return shares
+
+
+def label_offset(class_ids: NDArray[np.int64], classes: int) -> Floats:
+    """Return the logarithms (K,) of the shares of the classes among labels (N,), relative to equal shares.
+
+    Logits of a fit to these labels minus the offset are those for equal shares. A class without a label counts as half
+    a label.
+    """
+    counts = np.maximum(np.bincount(class_ids, minlength=classes), 0.5)
+    offset: Floats = np.log(counts / counts.mean())
+    return offset
 
 
 def shares_by_em(logits: Floats, rounds: int = 100) -> Floats:
