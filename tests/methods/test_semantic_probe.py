@@ -233,7 +233,7 @@ def test_unequal_labels_do_not_make_an_equal_pool_look_skewed() -> None:
 
 def test_with_one_label_of_a_class_shares_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "pool_shares", None)  # not called
-    x, class_ids, pool = make_skewed(0.9)
+    x, _, pool = make_skewed(0.9)
     rows, unlabelled = (torch.from_numpy(each).float() for each in (x[:5], pool))
     own = torch.tensor([0, 0, 0, 0, 1])
     fit_with_prior(rows, own, unlabelled, flat_prior(2, 2), SemanticProbeConfig())
