@@ -50,7 +50,7 @@ def _validation_chart(experiments: Mapping[str, Sequence[Run]], measure: Measure
             else _lines_by_time(name, runs, measure, colour)
         )
         markers += [
-            Line(name, [run.steps if axis == "step" else run.seconds or 0.0], [_convert(accuracy, measure)], colour)
+            Line(name, [_end(run, axis)], [_convert(accuracy, measure)], colour)
             for run in runs
             if (accuracy := run.accuracy()) is not None
         ]
@@ -63,6 +63,13 @@ def _validation_chart(experiments: Mapping[str, Sequence[Run]], measure: Measure
     )
     caption = f"The diamond is the {measure} on the test images, measured once at the end." if markers else ""
     return Chart(title, svg, tuple(line for line in lines if not line.is_faint), caption)
+
+
+def _end(run: Run, axis: XAxis) -> float:
+    """Return where the run ends on an axis: at its last step, or at the time of its last log line."""
+    if axis == "step":
+        return run.steps
+    return (run.series("seconds")[1] or [run.seconds or 0.0])[-1]
 
 
 def _convert(accuracy: float, measure: Measure) -> float:

@@ -165,7 +165,7 @@ def _calibration(experiments: Mapping[str, Sequence[Run]]) -> Section:
 
 
 def _field(runs: Sequence[Run]) -> Section:
-    """Return error against a field, if the runs of each method differ in one field that is a number."""
+    """Return error against a field, if the runs of a method differ in one field that is a number."""
     flat = [flat_fields(experiment_fields(run.config)) for run in runs]
     names = {name for fields in flat for name in fields if name not in ("method.name",)}
     shared = {name for name in names if all(name in fields for fields in flat)}
@@ -177,6 +177,8 @@ def _field(runs: Sequence[Run]) -> Section:
     for run, fields in zip(runs, flat, strict=True):
         if (accuracy := run.accuracy()) is not None:
             errors.setdefault(method_title(run), {}).setdefault(float(fields[numeric[0]]), []).append(1 - accuracy)
+    if all(len(by_value) == 1 for by_value in errors.values()):  # each method has its own value: nothing to compare
+        return Section(f"Error against {numeric[0]}")
     chart = field_chart(numeric[0], errors)
     return Section(f"Error against {numeric[0]}", "Points are single runs.", charts=(chart,) if chart else ())
 
