@@ -52,22 +52,6 @@ def test_every_engine_computes_the_features_of_every_backbone(name: str, engine:
     assert_same(make_backbone(name), engine, make_images())
 
 
-@pytest.mark.parametrize("engine", [engine for engine in ENGINES if engine != "torch"])
-@torch.inference_mode()
-def test_threads_that_compute_side_by_side_give_the_same_bits(engine: str) -> None:
-    layers, images, threads = make_backbone("wrn-10-1"), make_images(5 * AT_A_TIME + 1), torch.get_num_threads()
-    found = []
-    for number in (1, 3):
-        torch.set_num_threads(number)
-        try:
-            compiled = compile_layers(layers, images.shape[1:], engine)  # type: ignore[arg-type]
-        finally:
-            torch.set_num_threads(threads)
-        found.append(compiled(images))
-        assert torch.equal(compiled(images[:2]), found[-1][:2])  # fewer images than threads
-    assert torch.equal(*found)
-
-
 @every_engine
 def test_memory_in_the_order_of_training_makes_no_difference(engine: str) -> None:
     layers = make_backbone("tiny").to(memory_format=torch.channels_last)  # type: ignore[call-overload]

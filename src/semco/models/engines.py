@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property, partial
+from functools import partial
 from importlib.util import find_spec
-from queue import SimpleQueue
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -44,33 +42,15 @@ def _missing(engine: LayerEngine) -> list[str]:
 
 
 class EngineLayers(nn.Module):
-    """Layers in evaluation mode that another engine than torch computes: images (N, C, H, W) to outputs.
+    """Layers in evaluation mode that another engine than torch computes: images (N, C, H, W) to outputs."""
 
-    ``make`` returns the computation for a number of threads per call and of calls at a time. Several threads that
-    compute one batch each are faster than all of them at one batch, and compute the same.
-    """
-
-    def __init__(self, make: Callable[[int, int], Callable[[Floats], Floats]], threads: int) -> None:
+    def __init__(self, compute: Callable[[Floats], Floats]) -> None:
         super().__init__()
-        self._make, self._threads = make, threads
-
-    @cached_property
-    def _alone(self) -> Callable[[Floats], Floats]:
-        return self._make(self._threads, 1)
-
-    @cached_property
-    def _side_by_side(self) -> Callable[[Floats], Floats]:
-        return self._make(1, self._threads)
+        self._compute = compute
 
     def forward(self, images: Tensor) -> Tensor:
-        parts = [part.numpy(force=True) for part in images.contiguous().split(AT_A_TIME)]
-        if 1 < self._threads <= len(parts):
-            compute = self._side_by_side
-            with ThreadPoolExecutor(self._threads) as pool:
-                outputs = list(pool.map(compute, parts))
-        else:
-            outputs = [self._alone(part) for part in parts]
-        return torch.from_numpy(np.concatenate(outputs)).to(images.device)
+        parts = [self._compute(part.numpy(force=True)) for part in images.contiguous().split(AT_A_TIME)]
+        return torch.from_numpy(np.concatenate(parts)).to(images.device)
 
     def views(self, images: Tensor, *, has_close_up: bool) -> Tensor:
         """Return the features (N, V, F) of images, as `Backbone.views` does."""
@@ -91,36 +71,28 @@ def compile_layers(layers: nn.Module, shape: Sequence[int], engine: LayerEngine)
         graph = to_onnx(layers, shape)
     except UnknownOperationError as error:
         raise UserError(f"the engine {engine} does not know {error}, which this network uses; use torch.") from None
-    make = partial(_openvino if engine == "openvino" else _onnxruntime, graph)
-    return EngineLayers(make, torch.get_num_threads())
+    return EngineLayers((_openvino if engine == "openvino" else _onnxruntime)(graph, torch.get_num_threads()))
 
 
-def _openvino(graph: bytes, threads: int, calls: int) -> Callable[[Floats], Floats]:
+def _openvino(graph: bytes, threads: int) -> Callable[[Floats], Floats]:
     import openvino
 
     core = openvino.Core()
     options = {
         "PERFORMANCE_HINT": "LATENCY",
-        "NUM_STREAMS": calls,
-        "INFERENCE_NUM_THREADS": threads * calls,
+        "INFERENCE_NUM_THREADS": threads,
         "INFERENCE_PRECISION_HINT": "f32",  # otherwise bfloat16 on CPUs that have it
     }
-    compiled, requests = core.compile_model(core.read_model(graph), "CPU", options), SimpleQueue[Any]()
-    for _ in range(calls):
-        requests.put(compiled.create_infer_request())
+    request = core.compile_model(core.read_model(graph), "CPU", options).create_infer_request()
 
     def compute(images: Floats) -> Floats:
-        request = requests.get()
-        try:
-            outputs: Floats = request.infer([images])[0]
-            return outputs
-        finally:
-            requests.put(request)
+        outputs: Floats = request.infer([images])[0]
+        return outputs
 
     return compute
 
 
-def _onnxruntime(graph: bytes, threads: int, calls: int) -> Callable[[Floats], Floats]:  # noqa: ARG001 (any number)
+def _onnxruntime(graph: bytes, threads: int) -> Callable[[Floats], Floats]:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
