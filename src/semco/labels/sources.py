@@ -136,7 +136,7 @@ def _placed_notes(names: Sequence[str]) -> list[str]:
     if not names:
         return []
     some = ", ".join(repr(shorten(name)) for name in names[:SHOWN]) + (", ..." if names[SHOWN:] else "")
-    return [f"the sentence encoder places {some} all the same; `semco labels lookup` shows the nearest terms."]
+    return [f"of these, the sentence encoder knows {some}, which get its vectors (see `semco labels lookup`)."]
 
 
 def doubtful_notes(matches: Sequence[Match], matrix: Matrix) -> list[str]:
