@@ -191,6 +191,7 @@ def test_a_method_without_steps_is_not_timed(
         (10.0, 0.0, 5, True, True),
         (10.0, 10.0, 2, True, True),  # 20 + 60 s are too long, 20 + 30 s are not
         (25.0, 5.0, 2, False, True),  # 50 + 15 s, 25 + 15 s
+        (25.0, 0.0, 2, False, True),  # whole passes take 1.2 times as long as the timed ones: 60 s are too long
         (28.5, 0.0, 2, False, True),  # 57 s and three seconds for the rest
         (40.0, 0.0, 2, False, True),
         (70.0, 0.0, 2, False, False),
