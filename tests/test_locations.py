@@ -13,12 +13,10 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 # Tests that start programs, read files of the package, or look at paths of its source.
-PART = ("test_torture.py", "cli", "report/test_page.py", "studio/test_studio_cli.py", "labels/test_bundled_names.py")
+PART = ("test_torture.py", "cli", "report/test_page.py", "studio/test_studio_cli.py", "labels/test_plain_store.py")
 OF_SOURCE = ("test_architecture.py", "test_docs.py")
 WITHOUT_SOURCE = ("benchmarks", "docs", "scripts", "tests")
 FOLDERS = (*WITHOUT_SOURCE, "src")
-
-pytestmark = pytest.mark.slow
 
 
 def copy_clone(clone: Path, folders: tuple[str, ...] = FOLDERS) -> Path:
@@ -48,12 +46,20 @@ def run_part(clone: Path, package: Path, *files: str) -> None:
     assert finished.returncode == 0, finished.stdout[-4000:] + finished.stderr[-4000:]
 
 
+@pytest.mark.parametrize("name", [*PART, *OF_SOURCE])
+def test_the_part_exists(name: str) -> None:
+    """The slow tests run seldom; a file that is renamed shows here."""
+    assert (ROOT / "tests" / name).exists()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["semco", "mein Ordner für semco"])
 def test_a_clone_may_lie_in_any_folder(tmp_path: Path, name: str) -> None:
     clone = copy_clone(tmp_path / name)
     run_part(clone, clone / "src", *PART, *OF_SOURCE)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("setuptools") is None, reason="a wheel is built by setuptools")
 def test_an_installed_wheel_holds_all_that_the_package_reads(tmp_path: Path) -> None:
     source, clone = copy_clone(tmp_path / "source"), copy_clone(tmp_path / "clone", WITHOUT_SOURCE)
