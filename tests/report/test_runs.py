@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from semco.config import Config
 from semco.errors import UserError
+from semco.report.analysis.sections import run_sections
 from semco.report.charts import mean_curve, timed_lines_with_mean
 from semco.report.names import group_by_experiment
 from semco.report.runs import Series, read_run
@@ -65,6 +67,24 @@ def test_a_damaged_file_is_named(make_run) -> None:
 def test_runs_that_differ_in_the_seed_are_one_experiment(make_run) -> None:
     runs = [read_run(make_run("semco", seed)) for seed in (0, 1)] + [read_run(make_run("fixmatch"))]
     assert {name: len(group) for name, group in group_by_experiment(runs).items()} == {"SemCo": 2, "FixMatch": 1}
+
+
+def test_a_run_ends_on_the_axis_of_time_at_its_last_log_line(make_run) -> None:
+    run = read_run(make_run("semco"))
+    assert run.result is not None
+    later = replace(run, result=run.result.model_copy(update={"seconds": 1e6}))  # with the evaluation and the report
+    assert later.seconds == 1e6
+    assert later.logged_seconds == run.metrics[-1]["seconds"]
+
+
+def test_error_against_a_field_needs_two_values_of_one_method(make_run) -> None:
+    def titles(*runs: tuple[str, float]) -> list[str]:
+        found = [read_run(make_run(name, config={"labels": {"eps": eps}})) for name, eps in runs]
+        return [section.title for section in run_sections(found) if section.title.startswith("Error against")]
+
+    assert titles(("semco", 0.1), ("semco", 0.2)) == ["Error against labels.eps"]
+    assert titles(("semco", 0.1), ("semco", 0.2), ("fixmatch", 0.2)) == ["Error against labels.eps"]
+    assert titles(("semco", 0.1), ("fixmatch", 0.2)) == []
 
 
 def test_experiments_of_one_method_are_named_after_the_fields_that_differ(make_run) -> None:

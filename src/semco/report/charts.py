@@ -69,7 +69,7 @@ def _end(run: Run, axis: XAxis) -> float:
     """Return where the run ends on an axis: at its last step, or at the time of its last log line."""
     if axis == "step":
         return run.steps
-    return (run.series("seconds")[1] or [run.seconds or 0.0])[-1]
+    return run.logged_seconds or run.seconds or 0.0
 
 
 def _convert(accuracy: float, measure: Measure) -> float:

@@ -39,7 +39,7 @@ def letter_names(names: Sequence[str], longest: int) -> dict[str, str]:
 
 
 def legend(short_names: Mapping[str, str]) -> list[str]:
-    """Return a line for each name with a letter, ``b: SemCo+ (grouping=False)``, except for those said in full."""
+    """Return a line for each name with a letter, ``b: SemCo+ (grouping=False)``, except for those given in full."""
     with_letter = [(name, *short.split(" ", 1)) for name, short in short_names.items() if short != name]
     return [f"{letter}: {name}" for name, letter, start in with_letter if start != name]
 

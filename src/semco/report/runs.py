@@ -81,6 +81,11 @@ class Run:
         return self._last_value("seconds") if self.result is None else self.result.seconds
 
     @property
+    def logged_seconds(self) -> float | None:
+        """Training time at the last log line, without what came after it; None if nothing is logged yet."""
+        return self._last_value("seconds")
+
+    @property
     def labels_per_class(self) -> int | None:
         """Number of labels per class in the configuration, if it has one."""
         return self.section("data").get("labels_per_class") or None
