@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import http.client
 import io
@@ -257,6 +258,27 @@ def test_a_port_that_is_in_use_and_an_unknown_host_are_named(server: Server, run
     done = CliRunner().invoke(app, ["serve", str(run), "--port", str(server.port)])
     assert isinstance(done.exception, UserError)
     assert "http" not in done.output  # no address is printed that nobody answers at
+
+
+def test_the_parts_of_an_answer_are_sent_at_once() -> None:
+    """Without TCP_NODELAY, the body of each answer waits for the client to acknowledge the head, about 40 ms."""
+
+    async def option() -> int:
+        found: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def answer(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            accepted = writer.get_extra_info("socket")
+            found.set_result(accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            writer.close()
+
+        with bind() as listening:
+            address = listening.getsockname()
+            async with await asyncio.start_server(answer, sock=listening):
+                _, writer = await asyncio.open_connection(*address)
+                writer.close()
+                return await found
+
+    assert asyncio.run(option()) != 0
 
 
 def test_photos_of_no_class(run: Path, photos: list[bytes]) -> None:
