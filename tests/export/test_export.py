@@ -224,9 +224,10 @@ def test_products_make_the_same_close_up(size: tuple[int, int]) -> None:
 def test_an_export_says_what_it_does_and_removes_what_a_killed_one_left(run: Path, tmp_path: Path) -> None:
     (tmp_path / ".model.onnx.0123abcd.tmp").write_bytes(b"half of a model")
     (tmp_path / ".other.onnx.0123abcd.tmp").write_bytes(b"of another export")
-    parts: list[str] = []
-    export_run(run, tmp_path / "model.onnx", report=lambda what, _done, _total: parts.append(what))
-    assert parts[-2:] == [f"writing {tmp_path / 'model.onnx'}", "comparing it with torch on 80 images"]
+    parts: dict[str, tuple[int, int]] = {}
+    export_run(run, tmp_path / "model.onnx", report=lambda what, *count: parts.__setitem__(what, count))
+    assert list(parts)[-3:] == [f"writing {tmp_path / 'model.onnx'}", "answers of torch", "answers of the export"]
+    assert all(done == total for done, total in parts.values())
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         ".other.onnx.0123abcd.tmp",
         "MODEL_CARD.md",

@@ -8,8 +8,8 @@ from typing import Literal
 import typer
 from rich.console import Console
 
-from semco.cli.compare import say
 from semco.cli.evaluate import HeadName
+from semco.cli.labels.display import progress_bars
 from semco.cli.running import stops_on_sigterm
 
 # `semco.export.formats.FormatName`, repeated here to avoid importing torch.
@@ -35,14 +35,7 @@ def export(
     """Export a model with its preprocessing: photos (N, H, W, 3) uint8 in, probabilities and class names out."""
     from semco.export.run import export_run
 
-    shown: set[str] = set()
-
-    def report(what: str, _done: int, _total: int) -> None:
-        if what not in shown:
-            shown.add(what)
-            say(what)
-
-    with stops_on_sigterm():
+    with stops_on_sigterm(), progress_bars() as report:
         done = export_run(run, to, head, top, report, format_name)
     console = Console(soft_wrap=True, markup=False, highlight=False)
     opset = f", opset {done.opset}" if done.opset else ""
@@ -71,6 +64,7 @@ def serve(
     service.check_start(token)
     limits = service.Limits(megabytes=max_megabytes, seconds=timeout)
     console = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
+    console.print(f"loading {model}", style="dim")
     url = f"http://{host}:{port}"
     with service.bind(host, port) as listening:
         server = service.make_server(service.Service(load(model), limits, token, host))

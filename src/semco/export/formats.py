@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -47,7 +47,7 @@ def write_openvino(folder: Path, program: Program) -> None:
     openvino.save_model(model, folder / XML, compress_to_fp16=False)
 
 
-def openvino_probabilities(folder: Path, photos: Sequence[NDArray[np.uint8]]) -> list[NDArray[np.float32]]:
+def openvino_probabilities(folder: Path, photos: Iterable[NDArray[np.uint8]]) -> list[NDArray[np.float32]]:
     """Return the probabilities (N, K) of each batch of photos (N, H, W, 3)."""
     import openvino
 
@@ -86,7 +86,7 @@ def _describe(kind: str, tensors: Iterable[Any]) -> Iterable[str]:
 
 
 FormatName = Literal["onnx", "torch", "openvino", "triton", "hf"]
-Photos = Sequence[NDArray[np.uint8]]  # batches (N, H, W, 3)
+Photos = Iterable[NDArray[np.uint8]]  # batches (N, H, W, 3)
 Probabilities = list[NDArray[np.float32]]  # batches (N, K)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import runpy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import reduce
 from importlib.util import find_spec
 from pathlib import Path
@@ -221,7 +221,7 @@ def _save_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
         save_file(stored, temporary, {"format": "pt"})
 
 
-def hf_probabilities(folder: Path, photos: Sequence[NDArray[np.uint8]]) -> list[NDArray[np.float32]]:
+def hf_probabilities(folder: Path, photos: Iterable[NDArray[np.uint8]]) -> list[NDArray[np.float32]]:
     """Return the probabilities (N, K) of each batch of photos (N, H, W, 3)."""
     import transformers
 

@@ -5,7 +5,7 @@ Shapes: N images, H and W pixels, K classes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,7 +69,7 @@ def export_run(
     """Write the model of a run in a format, by default in that of the file's ending, with a model card.
 
     A model whose probabilities differ from torch's by more than 1e-4 on images of the run's data is refused.
-    ``report`` is called when a part of the work begins, with what it is.
+    ``report`` is called with the part of the work, how much of it is done and how much there is.
     """
     written_as = FORMATS[format_name or format_of(to)]
     target = to or run / EXPORTED.parent / written_as.place
@@ -84,8 +84,8 @@ def export_run(
     report(f"writing {target}", 0, 1)
     with atomic_folder(target) if written_as.is_folder else atomic_path(target) as temporary:
         written_as.write(temporary, program, model, top)
-        report(f"comparing it with torch on {len(images):,} images", 0, 1)
-        result = _compare(written_as, target, temporary, model, head, images, labels)
+        report(f"writing {target}", 1, 1)
+        result = _compare(written_as, target, temporary, model, head, images, labels, report)
         if result.difference > MOST_DIFFERENCE:
             raise UserError(
                 f"{target} is not written: its probabilities differ from torch by up to {result.difference:.1e} on "
@@ -113,12 +113,20 @@ def _compare(
     head: Head | None,
     images: Tensor,
     labels: Tensor | None,
+    report: ProgressCallback,
 ) -> Export:
     """Compare what was written with torch on images (N, C, H, W)."""
     engine = TorchEngine(model, head)
     batches = images.split(engine.about.batch_size)
-    expected = np.concatenate([scores.chosen for scores in engine.stream(batches)])
-    found = np.concatenate(written_as.probabilities(written, list(map(photos_of, batches))))
+
+    def counted(answers_of: str) -> Iterator[Tensor]:
+        for done, batch in enumerate(batches):
+            report(answers_of, done, len(batches))
+            yield batch
+        report(answers_of, len(batches), len(batches))
+
+    expected = np.concatenate([scores.chosen for scores in engine.stream(counted("answers of torch"))])
+    found = np.concatenate(written_as.probabilities(written, map(photos_of, counted("answers of the export"))))
     same = expected.argmax(axis=1) == found.argmax(axis=1)
 
     def accuracy(scores: NDArray[np.float32]) -> float | None:
