@@ -244,3 +244,16 @@ def test_shares_of_many_classes_are_equal(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(probe, "pool_shares", None)  # not called
     x, class_ids, pool, prior = make_problem()
     fit_with_prior(x, class_ids, pool, prior, SemanticProbeConfig())
+
+
+def test_shares_do_not_depend_on_the_order_of_a_large_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder lists its photos class after class: the first ones alone would look like a pool of one class."""
+    monkeypatch.setattr(probe, "BATCH", 50)
+    found: list[Tensor] = []
+    monkeypatch.setattr(probe, "solve", lambda *arguments: found.append(arguments[4]))
+    rng, centres = np.random.default_rng(3), np.eye(2)
+    class_ids, truth = np.arange(10) % 2, np.arange(400) // 200
+    x, pool = (centres[each] + 0.1 * rng.normal(size=(len(each), 2)) for each in (class_ids, truth))
+    rows, unlabelled = (torch.from_numpy(each).float() for each in (x, pool))
+    fit_with_prior(rows, torch.from_numpy(class_ids), unlabelled, flat_prior(2, 2), SemanticProbeConfig())
+    torch.testing.assert_close(found[0], torch.full((2,), 0.5), atol=0.05, rtol=0)

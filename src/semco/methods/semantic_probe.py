@@ -129,7 +129,9 @@ def fit_with_prior(x: Tensor, class_ids: Tensor, pool: Tensor, prior: Prior, con
         shares = np.full(classes, 1 / classes)
         # Without the only label of a class, a fit cannot tell how certain its share is.
         if classes <= MOST_ESTIMATED and len(pool) and np.bincount(labels, minlength=classes).min() > 1:
-            shares = pool_shares(rows, labels, pool[:BATCH].double().numpy(), prior, start, config.penalty)
+            # Evenly spaced: photos that lie side by side may be of the same class.
+            some = pool[torch.linspace(0, len(pool) - 1, min(len(pool), BATCH)).round().long()]
+            shares = pool_shares(rows, labels, some.double().numpy(), prior, start, config.penalty)
     return solve(x, class_ids, pool, prior, torch.from_numpy(shares).float(), start, config)
 
 
