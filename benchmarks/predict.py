@@ -70,7 +70,7 @@ def make_photos(folder: Path, count: int) -> list[Path]:
 def _measure(folder: Path, model: SavedModel, count: int, repeats: int) -> list[Row]:
     save_model(folder, model)
     paths, onnx = make_photos(folder, count), folder / "model.onnx"
-    write_onnx(onnx, complete_graph(Program(model).eval(), model, 5))
+    write_onnx(onnx, complete_graph(Program(model, branches=True).eval(), model, 5))
     side, ours, exported = max(model.description.image_size), load(folder), load(onnx)
     ways: dict[str, Callable[[], NDArray[np.float32]]] = {
         PLAIN: lambda: predict_plainly(model, paths),

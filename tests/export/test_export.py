@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 import torch
@@ -53,10 +54,21 @@ def test_a_plain_session_gives_probabilities_and_names(run: Path, exported: Expo
 def test_any_batch_and_any_size(exported: Export, run: Path) -> None:
     rng = np.random.default_rng(0)
     with_torch, with_onnx = semco.load(run, engine="torch"), OnnxEngine(exported.file)
-    for count, height, width in ((1, 8, 8), (3, 20, 33), (2, 5, 4)):
+    for count, height, width in ((1, 8, 8), (3, 20, 33), (2, 5, 4), (2, 8, 20), (2, 20, 8), (5, 300, 310)):
         batch = rng.integers(90, 160, (count, height, width, 3)).astype(np.uint8)
         gap = np.abs(with_onnx.score_photos(batch).chosen - with_torch.predict_proba(batch))
         assert gap.max() < 0.02  # the pixels may differ by a level
+
+
+def test_photos_of_the_size_of_the_model_are_not_resampled(exported: Export, run: Path) -> None:
+    graph = onnx.load(exported.file).graph
+    (branch,) = (node for node in graph.node if node.op_type == "If")
+    products = [sum(node.op_type == "MatMul" for node in each.g.node) for each in branch.attribute]
+    assert sorted(products) == [0, 2]  # along the rows and the columns
+    side = max(semco.load(run).about.image_size)
+    batch = np.random.default_rng(0).integers(0, 256, (3, side, side, 3), dtype=np.uint8)
+    expected = semco.load(run, engine="torch").predict_proba(batch)
+    np.testing.assert_allclose(OnnxEngine(exported.file).score_photos(batch).chosen, expected, atol=1e-5)
 
 
 def test_what_was_measured(exported: Export) -> None:
@@ -132,6 +144,7 @@ def test_a_network_can_be_exported_by_itself(run: Path) -> None:
 ELSEWHERE = """
 import sys
 import numpy as np
+import onnx
 import onnxruntime
 
 assert "torch" not in sys.modules

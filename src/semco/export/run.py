@@ -77,7 +77,8 @@ def export_run(
     folder = RunFolder.open(run)
     model = load_model(find_model_folder(run))
     set_precision(model.network, "float32")  # files of other formats are computed in float32
-    program = Program(model, head).eval()
+    # OpenVINO's converter and the code of a transformers folder know no branches.
+    program = Program(model, head, branches=written_as.is_onnx).eval()
     images, labels = real_images(load(folder.config().data, report), CHECKED)
     if not written_as.is_folder:
         remove_leftover_files(target)

@@ -6,6 +6,7 @@ Shapes: N images, C channels, H and W pixels, K classes.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from importlib.util import find_spec
@@ -28,6 +29,7 @@ from semco.predict.onnx.trial import PHOTOS, SHAPE, trial_photos, try_model
 # The outputs of an exported model, and the key of its metadata.
 CHOSEN, FAMILIARITY, METADATA = "probabilities", "familiarity", "semco"
 EXTRA = "semco[onnx]"
+AT_A_TIME = 4 * 224**2  # pixels that pass the graph together: the activations of more do not fit into a CPU's caches
 ROUNDING = 0.01  # by how much probabilities may miss 0 and their sum 1, also those of a graph with quantised weights
 
 
@@ -83,10 +85,13 @@ class OnnxEngine:
     def _run(self, photos: NDArray[np.uint8]) -> tuple[dict[str, NDArray[np.float32]], NDArray[np.float32] | None]:
         """Return the probabilities by output, and the familiarity if the model has thresholds of it."""
         more = [FAMILIARITY] if self.about.thresholds else []
+        step = max(1, AT_A_TIME // max(1, math.prod(photos.shape[1:3])))
+        parts = [photos[start : start + step] for start in range(0, max(1, len(photos)), step)]
         try:
-            arrays = self._session.run([*self._wanted, *more], {PHOTOS: photos})
+            each = [self._session.run([*self._wanted, *more], {PHOTOS: part}) for part in parts]
         except Exception as error:  # ONNX Runtime raises errors of its own, whose base is Exception
             raise UserError(f"{self._file} cannot predict {len(photos)} photos ({brief(str(error))}).") from None
+        arrays = [np.concatenate(outputs) for outputs in zip(*each, strict=True)]
         familiarity = _finite(arrays.pop()) if more else None
         shape = (len(photos), len(self.about.class_names))
         if familiarity is not None and familiarity.shape != shape[:1]:
