@@ -24,6 +24,7 @@ from semco.experiment.comparison import (
     check_requests,
     differing_fields,
     make_cells,
+    notes_on,
     parse_seeds,
     pseudo_label_rows,
     vary_fields,
@@ -90,6 +91,12 @@ def test_cells_that_differ_in_more_are_refused(
 ) -> None:
     with pytest.raises(UserError, match=sentence):
         make_cells(variants, [0, 1], tmp_path, {}, settings)
+
+
+def test_heads_on_random_features_are_mentioned_once(tmp_path: Path) -> None:
+    cells = make_cells(["linear_probe", "supervised"], [0, 1], tmp_path, {"model": {"backbone": "wrn-10-1"}}, [])
+    (note,) = notes_on(cells)
+    assert note.startswith("linear_probe is fitted to the features of wrn-10-1, whose weights are random")
 
 
 def test_variants_may_differ_in_anything_and_it_is_shown(tmp_path: Path) -> None:

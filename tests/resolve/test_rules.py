@@ -271,6 +271,16 @@ def test_the_user_hears_of_bfloat16() -> None:
         resolve(gpu, facts(), Machine(has_gpu=True))
 
 
+@pytest.mark.parametrize("name", ["linear_probe", "semantic_probe"])
+def test_a_head_on_random_features_is_mentioned(name: str) -> None:
+    random = Config.parse({"method": {"name": name}, "model": {"backbone": "wrn-10-1"}})
+    (note,) = resolve(random, facts(), CPU).notes
+    assert f"{name} is fitted to the features of wrn-10-1, whose weights are random" in note
+    assert f"model.backbone={configure('photos').model.backbone} has weights" in note
+    loaded = Config.parse({"method": {"name": name}, "model": {"backbone": "efficientnet-lite0"}})
+    assert resolve(loaded, facts(), CPU).notes == ()
+
+
 ALL = Machine(has_gpu=True, engines=frozenset({"openvino", "onnx", "torch"}))
 
 

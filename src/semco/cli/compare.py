@@ -121,9 +121,11 @@ def say(text: str) -> None:
 
 
 def show_differences(cells: Sequence[Cell]) -> None:
-    """Say in which fields, besides method and label vectors, the runs differ."""
-    from semco.experiment.comparison import differing_fields
+    """Say in which fields, besides method and label vectors, the runs differ, and what else matters."""
+    from semco.experiment.comparison import differing_fields, notes_on
 
+    for note in notes_on(cells):
+        say(note)
     for name, values in differing_fields(cells).items():
         say(f"the runs also differ in {name}: {', '.join(values)}")
 

@@ -23,6 +23,7 @@ from semco.experiment.runs import check_same_request
 from semco.files import write_text
 from semco.methods import Method
 from semco.report.tables import mean_or_none
+from semco.resolve.rules import note_on_weights
 from semco.run.folder import RunFolder
 from semco.run.identity import changes_of_comparison
 from semco.run.result import RunResult
@@ -110,6 +111,11 @@ def check_requests(cells: Sequence[Cell]) -> None:
     """Refuse run folders that were made for other requests."""
     for cell in cells:
         check_same_request(cell.run, cell.config)
+
+
+def notes_on(cells: Sequence[Cell]) -> list[str]:
+    """Return what a user should know before the runs begin."""
+    return list(dict.fromkeys(filter(None, (note_on_weights(cell.config) for cell in cells))))
 
 
 def differing_fields(cells: Sequence[Cell]) -> dict[str, list[str]]:

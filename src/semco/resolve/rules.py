@@ -24,6 +24,7 @@ from semco.resolve.facts import DataFacts, Machine
 
 # The method of a request that names none, on loaded weights.
 FITTED_METHOD = "semantic_probe"
+WITH_WEIGHTS = "efficientnet-lite2"  # the backbone of the recipe for photos
 # With fewer labels in total or per class than these, none is held out.
 FEW_LABELS, FEW_LABELS_PER_CLASS = 200, 20
 # No run from loaded weights takes more steps (docs/lab/pretrained.md); the paper's runs take 300 epochs.
@@ -98,14 +99,27 @@ def check_request(request: Config) -> None:
 
 
 def _notes(config: Config, machine: Machine) -> tuple[str, ...]:
-    """Return a note on bfloat16; a GPU that cannot compute in it is an error."""
-    if config.training.precision == "float32":
-        return ()
-    if _kind_of_device(config) != "cuda":
-        return ("bfloat16 can take many times as long as float32 on a CPU",)
-    if not machine.has_bfloat16:
-        raise UserError("this GPU has no bfloat16: set training.precision=float32.")
-    return ("the network computes in bfloat16",)
+    """Return notes on features that mean nothing and on bfloat16; a GPU that cannot compute in it is an error."""
+    notes = [note] if (note := note_on_weights(config)) else []
+    if config.training.precision != "float32":
+        if _kind_of_device(config) != "cuda":
+            notes.append("bfloat16 can take many times as long as float32 on a CPU")
+        elif machine.has_bfloat16:
+            notes.append("the network computes in bfloat16")
+        else:
+            raise UserError("this GPU has no bfloat16: set training.precision=float32.")
+    return tuple(notes)
+
+
+def note_on_weights(request: Config) -> str:
+    """Return a note if a head would be fitted to features that mean nothing."""
+    method = method_of(request)
+    if not issubclass(method, FittedMethod) or has_weights(request.model):
+        return ""
+    return (
+        f"{method.name} is fitted to the features of {request.model.backbone}, whose weights are random; "
+        f"model.backbone={WITH_WEIGHTS} has weights"
+    )
 
 
 def is_open(name: str, config: Config) -> bool:
