@@ -14,10 +14,12 @@ from torch.nn.functional import cross_entropy, normalize
 
 from semco.methods import semantic_probe as probe
 from semco.methods.semantic_probe import (
+    FAR,
     Floats,
     Prior,
     SemanticProbe,
     SemanticProbeConfig,
+    familiar_rows,
     fit_with_prior,
     information_gradient,
     label_offset,
@@ -146,6 +148,35 @@ def test_without_a_pool_it_is_the_logistic_regression() -> None:
     start = logistic_regression(x.double().numpy(), class_ids.numpy(), prior, 0.05)
     head = solve(x, class_ids, pool[:0], prior, EQUAL, start, SemanticProbeConfig())
     np.testing.assert_allclose(head.weight.numpy(), prior.factor @ start[0].T, atol=1e-5)
+
+
+def test_rows_of_no_class_by_hand() -> None:
+    def at(degrees: list[float]) -> Tensor:
+        angles = torch.tensor(degrees).deg2rad()
+        return torch.stack([angles.cos(), angles.sin()], dim=1)
+
+    # Without its own label, the labels are 6, 0 and 6 degrees from the mean of its class.
+    x, class_ids = at([0, 4, 8, 90, 94, 98]), torch.tensor([0, 0, 0, 1, 1, 1])
+    near, far = torch.tensor([0.0, 6.0]).deg2rad().cos().tolist()
+    known = torch.tensor([far, near, far] * 2)
+    most = torch.rad2deg((known.mean() - FAR * known.std()).arccos()).item()  # from the mean of a class: 4 or 94
+    pool = at([4 + most - 0.1, 4 + most + 0.1, 200.0, 94 + most - 0.1, 94 + most + 0.1])
+    torch.testing.assert_close(familiar_rows(x, class_ids, pool, 2), pool[[0, 3]])
+    one_each = torch.tensor([0, 3])
+    torch.testing.assert_close(familiar_rows(x[one_each], class_ids[one_each], pool, 2), pool)  # nothing is known
+
+
+def test_photos_of_no_class_change_nothing() -> None:
+    x, class_ids, pool, _ = make_problem()
+    x, pool = (torch.nn.functional.pad(rows, (0, 1), value=1.0) for rows in (x, pool))
+    foreign = torch.zeros(30, AXES + 1)
+    foreign[:, -1] = -1.0
+    task = Task(tuple("abcd"), torch.eye(CLASSES), torch.arange(CLASSES), torch.full((CLASSES,), 3), len(pool))
+    method = SemanticProbe(SemanticProbeConfig(), task)
+    found, expected = (method.fit(x, class_ids, each) for each in (torch.cat([foreign, pool]), pool))
+    torch.testing.assert_close(found.weight, expected.weight)
+    without = method.fit(x, class_ids, pool[:0])
+    assert (found.weight - without.weight).abs().max() > 0.1  # the pool is used
 
 
 def test_heads_with_and_without_the_names_are_averaged_unless_there_are_attributes() -> None:

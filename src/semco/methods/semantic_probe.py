@@ -24,6 +24,7 @@ from semco.labels.embeddings import SAME
 from semco.methods.base import FittedMethod, Photos
 from semco.methods.imagenet_prior import features_of_rows, prior_mean, similar_classes
 from semco.models import FeatureTransform, LinearHead
+from semco.models.familiarity import fit_familiarity
 from semco.models.pretrained import published_classifier
 from semco.models.transform import root
 from semco.types import Task
@@ -35,6 +36,9 @@ BATCH, MOMENTUM = 4096, 0.1
 MOST_ESTIMATED = 10
 # Parts of the labels that are left out in turn to measure how certain the estimate is, and the smallest share.
 PARTS, LEAST_SHARE = 5, 1e-4
+# Photos of the pool whose familiarity is so many standard deviations below that of the labelled ones are of no class;
+# fewer labelled photos say nothing about the spread (docs/lab/photos.md).
+FAR, LEAST_KNOWN = 4.0, 4
 # The logits of a head from class attributes are too small; found on tuning splits of birds (docs/lab/photos.md).
 SHARPER = 1.1
 # Photos whose features are read at a time. Axes with a smaller fraction of the variance are noise.
@@ -107,7 +111,8 @@ class SemanticProbe(FittedMethod[SemanticProbeConfig]):
         return features_of_rows(photos, transform) if self._published and transform is not None else None
 
     def fit(self, x: Tensor, class_ids: Tensor, pool: Tensor, features: Tensor | None = None) -> LinearHead:
-        x, class_ids, pool, vectors = x.cpu(), class_ids.cpu(), pool.cpu(), self.label_vectors.cpu()
+        x, class_ids, vectors = x.cpu(), class_ids.cpu(), self.label_vectors.cpu()
+        pool = familiar_rows(x, class_ids, pool.cpu(), len(vectors))
         mean = np.zeros((x.shape[1], len(vectors)))
         if features is not None:
             classifier, similar = published_classifier(self._published), similar_classes(self._names)
@@ -119,6 +124,18 @@ class SemanticProbe(FittedMethod[SemanticProbeConfig]):
         # The mean of the logits of linear heads is a linear head.
         weight, bias = (sum(each) / len(heads) for each in zip(*((one.weight, one.bias) for one in heads), strict=True))
         return LinearHead(self._scale * weight, self._scale * bias)
+
+
+def familiar_rows(x: Tensor, class_ids: Tensor, pool: Tensor, num_classes: int) -> Tensor:
+    """Return the rows of the pool that may be of one of the classes.
+
+    Mutual information would make the head sure of the others, and give each class its share of them.
+    """
+    familiarity, known = fit_familiarity(lambda position: x[position], class_ids, num_classes)
+    if len(known) < LEAST_KNOWN:
+        return pool
+    least = known.mean() - FAR * known.std()
+    return torch.cat([rows[familiarity(rows) >= least] for rows in pool.split(READ)])
 
 
 def fit_with_prior(x: Tensor, class_ids: Tensor, pool: Tensor, prior: Prior, config: SemanticProbeConfig) -> LinearHead:
