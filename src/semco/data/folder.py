@@ -88,10 +88,17 @@ def class_folder_names(root: Path) -> dict[Path, str]:
 
 def test_class_folders(root: Path) -> list[Path]:
     """Return the folders test/CLASS of a folder, sorted."""
+    return _folders_inside(root, TEST_FOLDERS)
+
+
+def validation_class_folders(root: Path) -> list[Path]:
+    """Return the folders val/CLASS of a folder, sorted; "valid" may also be the name of a class."""
+    return _folders_inside(root, VALIDATION_FOLDERS)
+
+
+def _folders_inside(root: Path, names: Sequence[str]) -> list[Path]:
     root = _without_wrapper(root)
-    return [
-        inner for folder in _special_folders({root, _class_root(root)}, TEST_FOLDERS) for inner in subfolders(folder)
-    ]
+    return [inner for folder in _special_folders({root, _class_root(root)}, names) for inner in subfolders(folder)]
 
 
 def class_folders_of(base: Path) -> list[str]:
