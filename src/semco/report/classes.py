@@ -18,6 +18,7 @@ from semco.report.runs import Run
 from semco.report.tables import MISSING, format_accuracy
 
 MISTAKES_SHOWN = 10
+UNTESTED = "one label, could not be tested"
 CLASSES_DRAWN = 1_000  # a larger confusion matrix has cells smaller than a dot
 # Routes that may lead to a term of another meaning.
 UNCERTAIN_ROUTES = (*WORD_DROPPING_ROUTES, SPELLING_CORRECTION.route, MEAN_OF_WORDS.route)
@@ -154,13 +155,19 @@ def _most_common_mistakes(confusion: Confusion, names: Sequence[str], group_ids:
 
 
 def class_rows(run: Run) -> list[ClassRow]:
-    """Return one row per class, sorted by recall; empty if the run has no confusion matrix."""
+    """Return one row per class, sorted by recall; empty if the run has no confusion matrix.
+
+    The row of a class that a cross-validation could not test says so in place of its most common mistake.
+    """
     confusion = _confusion(run)
     if confusion is None:
         return []
     worst: dict[int, str] = {}
     for truth, predicted, count in confusion.mistakes():
         worst.setdefault(truth, f"{run.class_names[predicted]} ({count})")
+    if run.result is not None:
+        untested = run.result.untested_classes
+        worst |= {k: UNTESTED for k, name in enumerate(run.class_names) if name in untested}
     recalls, precisions = per_class_accuracy(confusion), per_class_precision(confusion)
     rows = [
         ClassRow(
