@@ -24,6 +24,7 @@ from semco.labels import sentences
 from semco.labels.embeddings import LabelEmbeddings, LabelSource, Matrix
 from semco.labels.eps import distances, eps_for_share
 from semco.labels.matching.lookup import Lookup, Match, check_names
+from semco.labels.matching.notes import alias_advice
 from semco.labels.matching.routes import OWN_VECTOR, SENTENCE
 from semco.labels.matching.spelling import is_readable, shorten, spellings
 from semco.labels.store import VectorStore, bundled_store, plain_store, unit_rows
@@ -155,8 +156,8 @@ def doubtful_notes(matches: Sequence[Match], matrix: Matrix) -> list[str]:
     return [
         f"class {matches[i].name!r} was looked up as {matches[i].term!r}, whose meaning is far from all other class "
         "names, while those are close to each other: the vocabulary may know the word in another sense than yours. If "
-        f"so, choose another term by labels.aliases={{{matches[i].name!r}: TERM}} (`semco labels lookup TERM` shows "
-        "what is nearest to it); otherwise ignore this note."
+        f"so, {alias_advice(matches[i].name)} (`semco labels lookup TERM` shows what is nearest to it); otherwise "
+        "ignore this note."
         for i in lonely
     ]
 

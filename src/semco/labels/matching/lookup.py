@@ -12,6 +12,12 @@ from dataclasses import dataclass, replace
 
 from semco.data.names import readable_class
 from semco.errors import UserError
+from semco.labels.matching.notes import (
+    alias_advice,
+    correction_note,
+    own_vector_notes,
+    shared_term_note,
+)
 from semco.labels.matching.routes import (
     CONFIDENCE,
     MEAN_OF_WORDS,
@@ -96,7 +102,7 @@ class Lookup:
         if missing and self._is_strict:
             raise self.not_found(missing)
         matches, notes = self._separate_duplicates(matches)
-        return matches, [*notes, *_own_vector_notes(missing, len(names))]
+        return matches, [*notes, *own_vector_notes(missing, len(names))]
 
     def unused_aliases(self, names: Sequence[str]) -> list[str]:
         """Return the aliases whose names are not among the classes; most likely they are misspelt."""
@@ -108,7 +114,7 @@ class Lookup:
         explained = "; ".join(f"class name {self._describe_unknown(name)}" for name in missing[:EXPLAINED])
         more = len(missing) - EXPLAINED
         rest = f"; and {more} more: {', '.join(map(shorten, missing[EXPLAINED:][:20]))}" if more > 0 else ""
-        advice = _alias_advice(missing[0])
+        advice = alias_advice(missing[0])
         return UserError(f"{explained}{rest}. {advice[0].upper()}{advice[1:]}.")
 
     def _try_steps(self, name: str, part: str, keeps_meaning: bool) -> Match | None:
@@ -135,11 +141,13 @@ class Lookup:
             match = self._match_all_words(matches[i])
             if match is not None:
                 matches[i] = match
-        notes = [_correction_note(match) for match in matches if match.route == SPELLING_CORRECTION.route]
+        notes = [
+            correction_note(match.name, match.term) for match in matches if match.route == SPELLING_CORRECTION.route
+        ]
         for i in _duplicates(matches):
             match = matches[i] = replace(matches[i], is_shared=True)
             others = [other.name for j, other in enumerate(matches) if other.terms == match.terms and j != i]
-            notes.append(_shared_term_note(match, others))
+            notes.append(shared_term_note(match.name, match.term, others))
         return matches, sorted(notes)
 
     def _match_all_words(self, match: Match) -> Match | None:
@@ -183,30 +191,3 @@ def _duplicates(matches: Sequence[Match]) -> list[int]:
         best = min(ranks) if ranks.count(min(ranks)) == 1 else None
         duplicates += [i for i, rank in zip(indices, ranks, strict=True) if len(indices) > 1 and rank != best]
     return duplicates
-
-
-def _own_vector_notes(missing: Sequence[str], classes: int) -> list[str]:
-    """Return what is done about names that no route finds, if there are any."""
-    if not missing:
-        return []
-    if len(missing) == classes:
-        return ["no class name is in the vocabulary: the semantic head learns one vector per class, without groups."]
-    some = ", ".join(repr(shorten(name)) for name in missing[:EXPLAINED]) + (", ..." if missing[EXPLAINED:] else "")
-    return [f"not in the vocabulary, each with a vector of its own and no group: {some}; {_alias_advice(missing[0])}."]
-
-
-def _correction_note(match: Match) -> str:
-    name = shorten(match.name)
-    return f"class {name!r} was read as {match.term!r}; if that is wrong, {_alias_advice(match.name)}."
-
-
-def _shared_term_note(match: Match, others: Sequence[str]) -> str:
-    listed = " and ".join(repr(shorten(other)) for other in sorted(others))
-    return (
-        f"class {shorten(match.name)!r} has the same term {match.term!r} as {listed}: their vectors were rotated"
-        f" slightly apart; if the term is wrong, {_alias_advice(match.name)}."
-    )
-
-
-def _alias_advice(name: str) -> str:
-    return f"set its term in the field labels.aliases: {{{shorten(name)}: TERM}}"
