@@ -352,6 +352,21 @@ def test_normal_form_holds_no_gap_and_loses_nothing_when_normalised_again(text: 
     assert not term.endswith("_")
 
 
+def test_names_that_another_source_places_are_not_said_to_have_vectors_of_their_own(store: VectorStore) -> None:
+    matches, notes = Lookup(store).find_all(["dog", "qqq", "Hund"], lambda names: {"Hund"} & set(names))
+    assert [match.route for match in matches] == ["exact", "own vector", "sentence encoder"]
+    placed, own = notes
+    assert placed == (
+        "not in the vocabulary, but placed near what they mean by the sentence encoder: 'Hund'; if a place is wrong, "
+        "choose a term with the setting 'labels.aliases={Hund: TERM}'."
+    )
+    assert "Hund" not in own
+    assert own.startswith("not in the vocabulary, each with a vector of its own and no group: 'qqq';")
+    _, notes = Lookup(store).find_all(["Hund"], lambda names: names)
+    assert len(notes) == 1
+    assert "placed near" in notes[0]
+
+
 @pytest.mark.parametrize(
     "name",
     ["Cardinal", "Blauhäher groß", "Anna's hummingbird", "yes", "1", "a: b", "{x}", "#tag", 'a "b"', "a, b", "$HOME"],

@@ -7,7 +7,7 @@ keep its meaning before any is tried with the routes that drop or correct words 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from semco.data.names import readable_class
@@ -16,6 +16,7 @@ from semco.labels.matching.notes import (
     alias_advice,
     correction_note,
     own_vector_notes,
+    placed_notes,
     shared_term_note,
 )
 from semco.labels.matching.routes import (
@@ -23,6 +24,7 @@ from semco.labels.matching.routes import (
     MEAN_OF_WORDS,
     OWN_VECTOR,
     ROUTES,
+    SENTENCE,
     SPELLING_CORRECTION,
     STEPS,
     WORD_DROPPING_ROUTES,
@@ -91,18 +93,24 @@ class Lookup:
                     return match
         return None
 
-    def find_all(self, names: Sequence[str]) -> tuple[list[Match], list[str]]:
+    def find_all(
+        self, names: Sequence[str], place: Callable[[Sequence[str]], Collection[str]] | None = None
+    ) -> tuple[list[Match], list[str]]:
         """Return the matches of all names, and notes about guesses, unknown names and classes that share a term.
 
-        An unknown name has no terms and gets a vector of its own; if strict, it is a `UserError`.
+        An unknown name has no terms; if strict, it is a `UserError`. ``place`` returns those of the unknown names that
+        the sentence encoder knows. Each of the others gets a vector of its own.
         """
         check_names(names)
         matches = [self.find(name) or Match(name, (), OWN_VECTOR, name) for name in names]
         missing = [match.name for match in matches if not match.terms]
         if missing and self._is_strict:
             raise self.not_found(missing)
+        known = set(place(missing)) if place is not None and missing else set()
+        matches = [replace(match, route=SENTENCE) if match.name in known else match for match in matches]
         matches, notes = self._separate_duplicates(matches)
-        return matches, [*notes, *own_vector_notes(missing, len(names))]
+        placed, own = ([name for name in missing if (name in known) is is_known] for is_known in (True, False))
+        return matches, [*notes, *placed_notes(placed), *own_vector_notes(own, len(names))]
 
     def unused_aliases(self, names: Sequence[str]) -> list[str]:
         """Return the aliases whose names are not among the classes; most likely they are misspelt."""

@@ -34,6 +34,16 @@ def alias_advice(name: str) -> str:
     return f"choose a term with the setting {alias_setting(name)}"
 
 
+def placed_notes(names: Sequence[str]) -> list[str]:
+    """Return a note on the names that only the sentence encoder knows, if there are any."""
+    if not names:
+        return []
+    return [
+        f"not in the vocabulary, but placed near what they mean by the sentence encoder: {_listed(names)}; if a "
+        f"place is wrong, {alias_advice(names[0])}."
+    ]
+
+
 def own_vector_notes(names: Sequence[str], classes: int) -> list[str]:
     """Return what is done about names that nothing knows, if there are any; ``classes`` is the number of all names."""
     if not names:
