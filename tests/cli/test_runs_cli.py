@@ -82,10 +82,12 @@ def test_a_folder_is_found_again_from_anywhere(config_file: Path, tmp_path: Path
         file.parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (8, 8), (10 * number, 0, 0)).save(file)
     (tmp_path / "photos/cat/IMG.MOV").write_bytes(b"")
+    (tmp_path / "photos/stray.png").write_bytes(b"")
     options = ["--config", config_file, "--out", "run", "--labels-per-class", 4, "--set", "data.image_size=8"]
     done = run_here("train", "photos", *options, "--steps", 2, "--method", "fixmatch", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "ignored files that are not images of a class: 1 .mov" in done.stderr
+    assert "ignored files that are not images of a class: 1 .mov\n" in done.stderr
+    assert "1 image(s) in no class folder are not used: put them into" in done.stderr
     (tmp_path / "run/result.json").unlink()
     (tmp_path / "elsewhere").mkdir()
     again = run_here("resume", "../run", cwd=tmp_path / "elsewhere")

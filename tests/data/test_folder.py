@@ -222,6 +222,17 @@ class TestNoHang:
         assert len(data.train_labels) == 6
 
 
+def test_images_in_no_class_folder_are_counted_with_the_way_out(photos: Path) -> None:
+    assert not any("no class folder" in note for note in list_folder(photos).notes)
+    for name in ("1.jpg", "2.JPG", "test/3.png", "notes.txt"):
+        save_image(photos / name) if not name.endswith("txt") else (photos / name).write_text("x")
+    listing = list_folder(photos)
+    assert listing.notes == (
+        f"3 image(s) in no class folder are not used: put them into {photos}/unlabeled/, where they are used without "
+        f"a label, or label them on a page (`semco studio {photos}`)",
+    )
+
+
 class TestRefused:
     def test_no_folder(self, tmp_path: Path) -> None:
         with pytest.raises(UserError, match=r"there is no folder .*nowhere"):
@@ -233,8 +244,11 @@ class TestRefused:
 
     def test_images_without_class_folders(self, tmp_path: Path) -> None:
         save_image(tmp_path / "a.png")
-        with pytest.raises(UserError, match="contains no class folder"):
+        with pytest.raises(UserError, match="contains no class folder") as caught:
             list_folder(tmp_path)
+        assert f"put photos without a label into unlabeled/; or label photos on a page: semco studio {tmp_path}" in str(
+            caught.value
+        )
 
     def test_one_class(self, tmp_path: Path) -> None:
         save_image(tmp_path / "cat/a.png")

@@ -27,6 +27,8 @@ from semco.methods.semantic_probe import SemanticProbe
 from semco.models import LinearHead
 from semco.models.backbone import close_up
 from semco.predict.predictor import load
+from semco.report.classes import UNTESTED, class_rows
+from semco.report.page import _held_out_verdict
 from semco.report.runs import read_run
 from semco.run.folder import RunFolder
 from semco.run.result import RunResult
@@ -103,6 +105,7 @@ def test_without_test_images_the_labels_are_cross_validated(make_config: Make, t
     result = train(without_test_images(make_config(), tmp_path), tmp_path / "run")
     assert result.accuracy is not None
     assert (result.accuracy.kind, result.accuracy.total, result.test_accuracy) == ("cross_validation", 16, None)
+    assert result.untested_classes == []
     assert result.probe is not None
     assert result.probe.accuracy is not None
     assert (result.probe.accuracy.kind, result.probe.accuracy.total) == ("cross_validation", 16)
@@ -164,6 +167,13 @@ def test_a_class_with_one_label_does_not_take_the_estimate_from_the_others(make_
     assert result.num_labels == 10
     assert result.accuracy is not None
     assert result.accuracy.total == 9
+    run = read_run(tmp_path / "run")
+    first = run.class_names[0]
+    assert result.untested_classes == [first]
+    assert f"{first} has one label and could not be tested. The data set has no test images." in _held_out_verdict(run)
+    rows = {row.name: row for row in class_rows(run)}
+    assert (rows[first].images, rows[first].most_common_mistake) == (0, UNTESTED)
+    assert UNTESTED not in {row.most_common_mistake for row in rows.values() if row.name != first}
 
 
 def test_the_probe_is_kept_if_it_is_better(make_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from semco.data.sources import load
 from semco.data.split import Split
 from semco.errors import UserError
 from semco.experiment import train, write
-from semco.experiment.continuation import continue_run
+from semco.experiment.continuation import continue_run, read_labels
 from semco.predict.predictor import load as load_predictor
 from semco.run.folder import RunFolder
 from semco.suggestions import suggest as suggestions
@@ -136,6 +136,15 @@ def test_accuracy_on_the_labelled_images_is_logged(run: Path) -> None:
     assert last["labelled_accuracy"] == pytest.approx(right)
 
 
+def _labels_of_rows(folder: Path, rows: str) -> list[tuple[str, str]]:
+    """Return the names and classes of the images that a table with these rows labels."""
+    dataset = load(RunFolder(folder / "run").config().data)
+    (folder / "rows.csv").write_text(f"path,label,split\n{rows}\n")
+    found = read_labels(folder / "rows.csv", dataset, folder / "photos")
+    assert dataset.train_paths is not None
+    return [(Path(dataset.train_paths[i]).name, dataset.class_names[label]) for i, label in found.items()]
+
+
 def test_a_folder_gets_labels_from_a_table(tiny_values: dict[str, Any], tmp_path: Path) -> None:
     images, labels = tiny_images(6, seed=0)
     for number, (image, label) in enumerate(zip(images, labels, strict=True)):
@@ -144,15 +153,22 @@ def test_a_folder_gets_labels_from_a_table(tiny_values: dict[str, Any], tmp_path
         file = tmp_path / "photos" / part / f"{number}.png"
         file.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(image).convert("RGB").save(file)
+    (tmp_path / "photos/val/dog").mkdir(parents=True)
+    Image.new("RGB", (8, 8)).save(tmp_path / "photos/val/dog/held.png")
     data = {"source": str(tmp_path / "photos"), "labels_per_class": None, "image_size": 8}
     values = merge(tiny_values, {"data": data, "training": {"steps": 2}})
     train(Config.parse(values), tmp_path / "run")
     (tmp_path / "new.csv").write_text("path,label\nphotos/unlabeled/4.png,dog\nphotos/unlabeled/5.png,\n")
     result = continue_run(tmp_path / "run", tmp_path / "new.csv", tmp_path / "next")
     assert result.num_labels == 4 * 3 + 1
-    assert result.test_images == 4
+    assert (result.test_images, result.validation_images) == (4, 1)
     table = (tmp_path / "next.labels.csv").read_text().splitlines()
     assert f"{tmp_path}/photos/unlabeled/4.png,dog,train" in table
+    assert f"{tmp_path}/photos/val/dog/held.png,dog,val" in table
+    assert _labels_of_rows(tmp_path, "unlabeled/4.png,dog,") == [("4.png", "dog")]  # relative to the photos
+    (first,) = (tmp_path / "photos").glob("*/1.png")
+    rows = f"photos/unlabeled/4.png,dog,train\n{first},dog,\ntest/cat/0.png,cat,test"
+    assert sorted(_labels_of_rows(tmp_path, rows)) == [("1.png", "dog"), ("4.png", "dog")]
     (tmp_path / "new.csv").write_text("path,label\nphotos/unlabeled/gone.png,dog\n")
     with pytest.raises(UserError, match=r"new\.csv, line 2: there is no training image 'photos/unlabeled/gone\.png'"):
         continue_run(tmp_path / "run", tmp_path / "new.csv", tmp_path / "third")

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from semco.cli.main import app
 from semco.config import DataConfig
 from semco.data.listing import as_entry
+from semco.data.sources import load
 from semco.errors import UserError
 from semco.inspection import facts as facts_module
 from semco.inspection.check import Check, advise, check_source, lines
@@ -63,9 +64,9 @@ def test_duplicates_by_where_they_are(check: Check) -> None:
 
 def test_counts_and_reasons(check: Check) -> None:
     assert check.counts() == {
-        "cat": {"train": 3, "test": 2, "unlabelled": 0},
-        "dog": {"train": 4, "test": 0, "unlabelled": 0},
-        "": {"train": 0, "test": 0, "unlabelled": 2},
+        "cat": {"train": 3, "unlabelled": 0, "test": 2, "skipped": 0},
+        "dog": {"train": 4, "unlabelled": 0, "test": 0, "skipped": 0},
+        "": {"train": 0, "unlabelled": 1, "test": 0, "skipped": 1},
     }
     ((position, reason),) = check.problems()
     assert names(check, (position,)) == ["broken.jpg"]
@@ -75,11 +76,32 @@ def test_counts_and_reasons(check: Check) -> None:
 
 def test_the_text_says_the_worst_first(check: Check) -> None:
     text = lines(check)
-    assert "2 classes, 7 train, 2 unlabelled, 2 test" in text[0]
+    assert "2 classes, 7 train, 1 unlabelled, 2 test, 1 skipped" in text[0]
     assert text[1].startswith("leaks: 1, of which 0 are the same file (the same picture is in the test images")
     assert text[2].index("leak.png (test, cat)") < text[2].index("0.png (train, cat)")
     assert any(line == "unreadable: 1 (skipped in a run)" for line in text)
     assert text[-1].startswith("labels: 13 more are worth giving: cat 7, dog 6 ")
+
+
+def test_the_counts_are_those_of_a_run(tmp_path: Path) -> None:
+    for name in ("cat", "dog", "val/cat", "test/dog", "unlabeled"):
+        (tmp_path / name).mkdir(parents=True)
+        for i in range(3):
+            photo(i).save(tmp_path / name / f"{i}.png")
+        (tmp_path / name / "broken.png").write_bytes(b"no image")
+    (tmp_path / "cat/cut.png").write_bytes((tmp_path / "cat/0.png").read_bytes()[:200])
+    config = DataConfig(source=str(tmp_path))
+    used, found = load(config), check_source(config)
+    assert used.held_out is not None
+    assert used.test_images is not None
+    assert found.totals() == {
+        "train": int(((used.train_labels >= 0) & ~used.held_out).sum()),
+        "validation": int(used.held_out.sum()),
+        "unlabelled": int((used.train_labels < 0).sum()),
+        "test": len(used.test_images),
+        "skipped": len(used.skipped),
+    }
+    assert found.totals()["skipped"] == 6
 
 
 def test_json_and_page(check: Check, tmp_path: Path) -> None:

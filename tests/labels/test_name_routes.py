@@ -85,11 +85,11 @@ def test_another_sense_is_noted() -> None:
     (note,) = store_source(None).vectors(names).notes
     assert note == (
         "class 'Conference' was looked up as 'conference', whose meaning is far from all other class names, while "
-        "those are close to each other: the vocabulary may know the word in another sense than yours. If so, choose "
-        "another term by labels.aliases={'Conference': TERM} (`semco labels lookup TERM` shows what is nearest to it); "
-        "otherwise ignore this note."
+        "those are close to each other: the vocabulary may know the word in another sense than yours. If so, choose a "
+        "term with the setting 'labels.aliases={Conference: TERM}' (`semco labels lookup TERM` shows what is nearest "
+        "to it); otherwise ignore this note."
     )
-    alias = configure(settings=["labels.aliases={'Conference': quince}"]).labels.aliases  # as the note says
+    alias = configure(settings=["labels.aliases={Conference: quince}"]).labels.aliases  # as the note says
     assert store_source(None, alias).vectors(names).notes == ()
 
 

@@ -44,7 +44,8 @@ def test_names_in_other_languages_are_placed_near_what_they_mean() -> None:
     assert [route == "sentence encoder" for route in found.routes] == [False, True, False, False, False, False, True]
     assert found.matrix[0] @ found.matrix[1] > 0.7  # dog, Hund
     assert found.matrix[0] @ found.matrix[6] < 0.5  # dog, Lastwagen
-    assert any("the sentence encoder knows 'Hund', 'Lastwagen'" in note for note in found.notes)
+    assert any("by the sentence encoder: 'Hund', 'Lastwagen';" in note for note in found.notes)
+    assert sum("'Hund'" in note for note in found.notes) == 1
     assert found.matrix[5] @ found.matrix[6] > found.matrix[0] @ found.matrix[6] + 0.3
 
 

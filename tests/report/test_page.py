@@ -365,6 +365,24 @@ def test_the_term_of_a_class_is_shown_if_it_differs() -> None:
     )
     assert second[0] == GroupMember("left", "→ side (exact, shared)", is_uncertain=True)
     assert "closer than 0.2" in found.introduction
+    assert "An arrow shows" in found.introduction
+
+
+def test_a_class_without_a_term_has_no_arrow() -> None:
+    labels = {
+        "names": ["Blauhäher groß", "SKU-1042", "Hund (dog)"],
+        "terms": ["", "", ""],
+        "routes": ["sentence encoder", "own vector", "sentence encoder"],
+        "groups": [0, 1, 2],
+    }
+    found = label_groups(Run(Path("run"), {}, labels))
+    assert found is not None
+    assert [member.note for member in found.alone] == [
+        "placed by its meaning (sentence encoder)",
+        "a vector of its own",
+        "placed by its meaning (sentence encoder)",
+    ]
+    assert "arrow" not in found.introduction
 
 
 @pytest.mark.usefixtures("plain_figures")

@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 from semco.run.accuracy import Accuracy, Difference, wilson_interval
-from semco.run.result import ProbeResult, RunResult, describe_accuracy, describe_probe, describe_sure
+from semco.run.result import (
+    ProbeResult,
+    RunResult,
+    describe_accuracy,
+    describe_probe,
+    describe_result,
+    describe_sure,
+    describe_untested,
+)
 
 
 @pytest.mark.parametrize(
@@ -80,3 +88,14 @@ def test_the_part_that_a_fitted_head_is_sure_of() -> None:
     assert describe_sure(result(pseudo_labels={"one_hot": {"ratio": 0.84}})) is None  # it was trained
     fitted = result(steps=0, pseudo_labels={"one_hot": {"ratio": 0.84}})
     assert describe_sure(fitted) == "sure of 84 % of the unlabelled images: their confidence is 90 % or more"
+
+
+def test_classes_that_could_not_be_tested() -> None:
+    assert describe_untested(result()) is None
+    assert describe_untested(result(untested_classes=["Mallard"])) == "Mallard has one label and could not be tested"
+    two = "Mallard and Teal have one label each and could not be tested"
+    assert describe_untested(result(untested_classes=["Mallard", "Teal"])) == two
+    many = describe_untested(result(untested_classes=list("abcdefg")))
+    assert many == "a, b, c, d, e and 2 more have one label each and could not be tested"
+    lines = ["trained (there are no labelled images to test on)", two]
+    assert describe_result(result(untested_classes=["Mallard", "Teal"])) == lines

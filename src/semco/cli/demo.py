@@ -127,16 +127,15 @@ def _command(folder: Path, from_scratch: bool, steps: int | None, seed: int) -> 
 
 def _show_results(runs: list[Path], results: list[RunResult], page: Path, from_scratch: bool) -> None:
     from semco.report import summary_table
-    from semco.run.result import describe_accuracy, describe_probe, describe_sure
+    from semco.run.result import describe_result
 
     console = Console(soft_wrap=True, markup=False, highlight=False)
     if from_scratch:
         Console().print(summary_table(runs))
     else:
         (result,) = results
-        for line in (describe_accuracy(result), describe_probe(result), describe_sure(result)):
-            if line is not None:
-                console.print(line)
+        for line in describe_result(result):
+            console.print(line)
     console.print(f"open {page}")
     if not from_scratch:
         console.print("next: semco train YOUR_PHOTOS, or semco demo --studio to label photos on a page")

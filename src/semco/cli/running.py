@@ -155,15 +155,14 @@ def show_result(result: RunResult, *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(result.model_dump(mode="json")))
         return
-    from semco.run.result import describe_accuracy, describe_probe, describe_sure
+    from semco.run.result import describe_result
 
-    console = Console(soft_wrap=True)
-    console.print(f"{describe_accuracy(result)}{_steps_and_time(result)}", highlight=False)
-    for line in (describe_probe(result), describe_sure(result)):
-        if line is not None:
-            console.print(line, highlight=False)
-    console.print(f"report   {result.run}/report.html", markup=False, highlight=False)
-    console.print(f"predict  semco predict {shlex.quote(result.run)} IMAGES...", markup=False, highlight=False)
+    console = Console(soft_wrap=True, markup=False, highlight=False)
+    accuracy, *others = describe_result(result)
+    for line in (f"{accuracy}{_steps_and_time(result)}", *others):
+        console.print(line)
+    console.print(f"report   {result.run}/report.html")
+    console.print(f"predict  semco predict {shlex.quote(result.run)} IMAGES...")
 
 
 def _steps_and_time(result: RunResult) -> str:

@@ -63,7 +63,8 @@ class DataConfig(Section):
     classes: tuple[str, ...] | None = None
     """Use only these classes, by name."""
     labels_from: Path | None = None
-    """A table with the columns path and label (.csv, .tsv, .jsonl); the other images of the folder are unlabelled."""
+    """A table with the columns path and label (.csv, .tsv, .jsonl); other images of the folder are unlabelled, those
+    in test/CLASS and val/CLASS for testing and validation only."""
     unlabeled: Path | None = None
     """More unlabelled images: a folder, a .tar file, or a list (.txt) with one path per line."""
     labelled_from: Path | None = None

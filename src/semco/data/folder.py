@@ -9,6 +9,7 @@ folder may be called by its WordNet id. A folder ``other/`` holds photos of none
 from __future__ import annotations
 
 import os
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -57,7 +58,7 @@ def list_folder(root: Path, classes: Sequence[str] | None = None) -> Listing:
     for folder in _special_folders({root, base}, TEST_FOLDERS):
         ignored += _add_classes(test, folder, folders, names, labels)
     chosen = tuple(names[position] for position in order)
-    notes = (*wordnet_notes(folders), *_validation_notes(train))
+    notes = (*wordnet_notes(folders), *_validation_notes(train), *_stray_notes(root, ignored))
     if not set(labels.values()) <= set(train.labels):
         _check_two_classes(base, train)
     return Listing(chosen, train, test, ignored, notes).without_unlabelled_classes()
@@ -66,6 +67,18 @@ def list_folder(root: Path, classes: Sequence[str] | None = None) -> Listing:
 def _validation_notes(train: Part) -> tuple[str, ...]:
     count = sum(train.held_out)
     return (f"the {count:,} images of the validation folder are for validation only",) if count else ()
+
+
+def _stray_notes(root: Path, ignored: Counter[str]) -> tuple[str, ...]:
+    """Return a sentence about images that are in no class folder, if there are any, and what to do with them."""
+    count = sum(ignored[suffix] for suffix in IMAGE_SUFFIXES)
+    if not count:
+        return ()
+    place, command = f"{root / UNLABELLED_FOLDERS[0]}/", f"semco studio {shlex.quote(str(root))}"
+    return (
+        f"{count:,} image(s) in no class folder are not used: put them into {place}, where they are used without a "
+        f"label, or label them on a page (`{command}`)",
+    )
 
 
 def _check_two_classes(base: Path, train: Part) -> None:
@@ -88,10 +101,17 @@ def class_folder_names(root: Path) -> dict[Path, str]:
 
 def test_class_folders(root: Path) -> list[Path]:
     """Return the folders test/CLASS of a folder, sorted."""
+    return _folders_inside(root, TEST_FOLDERS)
+
+
+def validation_class_folders(root: Path) -> list[Path]:
+    """Return the folders val/CLASS of a folder, sorted; "valid" may also be the name of a class."""
+    return _folders_inside(root, VALIDATION_FOLDERS)
+
+
+def _folders_inside(root: Path, names: Sequence[str]) -> list[Path]:
     root = _without_wrapper(root)
-    return [
-        inner for folder in _special_folders({root, _class_root(root)}, TEST_FOLDERS) for inner in subfolders(folder)
-    ]
+    return [inner for folder in _special_folders({root, _class_root(root)}, names) for inner in subfolders(folder)]
 
 
 def class_folders_of(base: Path) -> list[str]:
@@ -101,7 +121,10 @@ def class_folders_of(base: Path) -> list[str]:
     names = [name for name in names if name not in validation]
     if len(names) < 2:
         found = f"one class folder ({names[0]})" if names else "no class folder"
-        raise UserError(f"{base} contains {found}: create one folder per class, for at least two classes.")
+        raise UserError(
+            f"{base} contains {found}: create one folder per class, for at least two classes, and put photos without a "
+            f"label into {UNLABELLED_FOLDERS[0]}/; or label photos on a page: semco studio {shlex.quote(str(base))}"
+        )
     return names
 
 

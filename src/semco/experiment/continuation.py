@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +13,12 @@ import numpy as np
 from semco.config import Config, ModelConfig
 from semco.data.datasets import Dataset, find_class
 from semco.data.sources import load
+from semco.data.sources.rows import ROLES
 from semco.data.split import Split
 from semco.errors import UserError, brief
 from semco.evaluation.model_file import WEIGHTS
 from semco.experiment.runs import train
-from semco.files import open_regular, read_text, write_json, write_text
+from semco.files import expand_home, open_regular, read_text, write_json, write_text
 from semco.models import has_weights
 from semco.run.folder import RunFolder, check_free, free_folder
 from semco.run.result import RunResult
@@ -40,7 +41,7 @@ def continue_run(
     config, request = folder.config(), folder.request()
     dataset = load(config.data)
     split = Split.from_json(read_text(folder.split_file), dataset.train_labels)
-    added = read_labels(labels, dataset)
+    added = read_labels(labels, dataset, expand_home(config.data.root or Path(config.data.source)))
     data = _data_fields(dataset, split, added, out)
     length = {"steps": steps or config.training.steps, "epochs": None, "minutes": None}
     changes = {
@@ -62,31 +63,36 @@ def model_of_parent(parent: RunFolder, config: Config) -> ModelConfig:
     return config.model.model_copy(update=model)
 
 
-def read_labels(file: Path, dataset: Dataset) -> dict[int, int]:
-    """Return the class id of each training image that a table labels, by its position."""
-    positions = {os.path.normpath(path): i for i, path in enumerate(dataset.train_paths or ())}
+def read_labels(file: Path, dataset: Dataset, root: Path) -> dict[int, int]:
+    """Return the class id of each training image that a table labels, by its position.
+
+    Paths are relative to ``root``, the folder of the images, or to the table. Rows of another split are left out.
+    """
+    positions = {os.path.abspath(path): i for i, path in enumerate(dataset.train_paths or ())}  # noqa: PTH100
     found: dict[int, int] = {}
     with io.TextIOWrapper(open_regular(file), "utf-8-sig", "surrogateescape", newline="") as stream:
         for number, row in enumerate(csv.DictReader(stream), start=2):
-            label = (row.get("label") or "").strip()
-            if label:
-                position = _position(file, number, row, positions, len(dataset.train_labels))
-                found[position] = find_class(dataset.class_names, label, f"class in {file}, line {number}:")
+            label, path, index, part = ((row.get(name) or "").strip() for name in ("label", "path", "index", "split"))
+            if not label or ROLES.get(part.lower(), "train") != "train":
+                continue
+            position = _find(positions, path, (root, file.parent)) if path else _number(index, dataset)
+            if position is None:
+                missing = brief(path or index)
+                raise UserError(f"{file}, line {number}: there is no training image {missing}; correct the row.")
+            found[position] = find_class(dataset.class_names, label, f"class in {file}, line {number}:")
     if not found:
         raise UserError(f"{file} has no row with a label; fill in its column label.")
     return found
 
 
-def _position(file: Path, number: int, row: Mapping[str, str | None], positions: Mapping[str, int], count: int) -> int:
-    path, index = (row.get("path") or "").strip(), (row.get("index") or "").strip()
-    if path:
-        beside = os.path.normpath(file.parent / path)
-        found = positions.get(os.path.normpath(path), positions.get(beside))
-        if found is not None:
-            return found
-    elif index.isdecimal() and int(index) < count:
-        return int(index)
-    raise UserError(f"{file}, line {number}: there is no training image {brief(path or index)}; correct the row.")
+def _find(positions: Mapping[str, int], path: str, folders: Sequence[Path]) -> int | None:
+    """Return the position of an image whose path is relative to one of the folders, or to the current one."""
+    places = (os.path.abspath(folder / path) for folder in (*folders, Path()))  # noqa: PTH100
+    return next((positions[place] for place in places if place in positions), None)
+
+
+def _number(index: str, dataset: Dataset) -> int | None:
+    return int(index) if index.isdecimal() and int(index) < len(dataset.train_labels) else None
 
 
 def _data_fields(dataset: Dataset, split: Split, added: Mapping[int, int], out: Path) -> dict[str, object]:
@@ -115,7 +121,7 @@ def _check_agreement(known: np.ndarray, added: Mapping[int, int]) -> None:
 
 
 def _table(dataset: Dataset, labelled: list[int], added: Mapping[int, int]) -> str:
-    """Return a table of all labelled training images and of the test images."""
+    """Return a table of all labelled training images, of the test images, and of those the data hold out."""
     assert dataset.train_paths is not None
     names, text = dataset.class_names, io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -123,6 +129,10 @@ def _table(dataset: Dataset, labelled: list[int], added: Mapping[int, int]) -> s
     for position in labelled:
         label = added.get(position, int(dataset.train_labels[position]))
         writer.writerow([Path(dataset.train_paths[position]).absolute(), names[label], "train"])
+    held_out = [] if dataset.held_out is None else np.flatnonzero(dataset.held_out.numpy()).tolist()
+    for position in sorted(set(held_out) - set(labelled)):
+        label = int(dataset.train_labels[position])
+        writer.writerow([Path(dataset.train_paths[position]).absolute(), names[label], "val"])
     test_labels = [] if dataset.test_labels is None else dataset.test_labels.tolist()
     for path, label in zip(dataset.test_paths or (), test_labels, strict=False):
         writer.writerow([Path(path).absolute(), names[label], "test"])

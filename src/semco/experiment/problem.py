@@ -14,6 +14,7 @@ from torch import Tensor
 
 from semco.config import Config
 from semco.data.datasets import Dataset
+from semco.data.decode import IMAGE_SUFFIXES
 from semco.data.sources import load, source_exists
 from semco.data.split import Split, make_split, read_labelled
 from semco.errors import UserError, made_earlier
@@ -117,8 +118,9 @@ def _report_skipped(dataset: Dataset, observer: Observer) -> None:
         observer.on_message(f"skipped {len(dataset.skipped)} unreadable image(s): {names}")
     for note in dataset.notes:
         observer.on_message(note)
-    if dataset.ignored:
-        kinds = ", ".join(f"{count:,} {ending or 'without an ending'}" for ending, count in dataset.ignored.items())
+    others = {ending: count for ending, count in dataset.ignored.items() if ending not in IMAGE_SUFFIXES}
+    if others:  # there is a note about images
+        kinds = ", ".join(f"{count:,} {ending or 'without an ending'}" for ending, count in others.items())
         observer.on_message(f"ignored files that are not images of a class: {kinds}")
 
 

@@ -28,6 +28,7 @@ from semco.experiment.context import Context
 from semco.experiment.cross_validation import Answers, Measured
 from semco.experiment.evaluate import evaluate, rights_of, test_scores_by_head
 from semco.experiment.judge import Verdict
+from semco.files import readable_name
 from semco.labels.store import unit_rows
 from semco.models import Network
 from semco.models.familiarity import fit_familiarity
@@ -107,6 +108,7 @@ def _result(
         steps=steps.number,
         seconds=round(steps.seconds_before + time.monotonic() - context.started, 3),
         accuracy=None if measured is None else measured.accuracy,
+        untested_classes=_untested_classes(context, measured),
         validation_accuracy=None if validated is None else validated.value,
         validation_images=len(problem.split.validation),
         skipped_images=len(problem.dataset.skipped),
@@ -116,6 +118,15 @@ def _result(
         heads={head: each.numbers() for head, each in heads.items()},
         **{"head": verdict.head, **test},
     )
+
+
+def _untested_classes(context: Context, measured: Measured | None) -> list[str]:
+    """Return the classes whose only label a cross-validation could not hold out (`fold_positions`)."""
+    if measured is None or measured.accuracy is None or measured.accuracy.kind != "cross_validation":
+        return []
+    names = context.problem.dataset.class_names
+    counts = torch.bincount(context.problem.labelled_class_ids, minlength=len(names)).tolist()
+    return [readable_name(name) for name, count in zip(names, counts, strict=True) if count == 1]
 
 
 @torch.no_grad()

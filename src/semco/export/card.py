@@ -13,7 +13,7 @@ from semco.files import write_text
 from semco.methods import describe_method
 from semco.predict.engine import About
 from semco.run.folder import RunFolder
-from semco.run.result import RunResult, describe_probe
+from semco.run.result import RunResult, describe_probe, describe_untested
 
 VECTOR_LICENCES = {
     "bundled": "bundled with SemCo, CC BY-SA 4.0 (GloVe, word2vec, ConceptNet)",
@@ -82,6 +82,8 @@ def _accuracy(result: RunResult) -> str:
         lines.append(f"The model is {result.accuracy.describe()}.")
         if (probe := describe_probe(result)) is not None:
             lines.append(f"{probe[0].upper()}{probe[1:]}.")
+        if (untested := describe_untested(result)) is not None:
+            lines.append(f"{as_text(untested)}.")
     if result.test_accuracy is None:
         known = "" if result.accuracy else ", so the accuracy is not known"
         return "\n\n".join([*lines, f"There were no test images{known}."])

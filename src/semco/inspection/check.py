@@ -89,6 +89,7 @@ def advise(facts: Sequence[ImageFacts], labels: Sequence[int], unlabelled: int) 
 
 
 TRAIN, UNLABELED, VALIDATION, TEST = "train", "unlabelled", "validation", "test"
+SKIPPED = "skipped"  # in place of these, for images that cannot be read, which a run does not use
 MOST_LISTED = 200  # images or groups of each kind in the JSON output
 
 
@@ -155,12 +156,21 @@ class Check:
     def _places(self, group: Duplicates) -> set[str]:
         return {self.places[i] for i in group.members}
 
+    @property
+    def used_in(self) -> list[str]:
+        """The place in which a run uses each image, or that it skips the image."""
+        return [place if each.is_readable else SKIPPED for place, each in zip(self.places, self.facts, strict=True)]
+
+    def totals(self) -> dict[str, int]:
+        """Return the number of images in each place; they are those of a run."""
+        found = Counter(self.used_in)
+        return {place: found[place] for place in (TRAIN, VALIDATION, UNLABELED, TEST, SKIPPED) if found[place]}
+
     def counts(self) -> dict[str, dict[str, int]]:
         """Return the number of images of each class in each place, and of those without a class under an empty name."""
         names = (*self.listing.class_names, "")
-        found = Counter((names[self.label(i)], place) for i, place in enumerate(self.places))
-        places = [place for place in (TRAIN, VALIDATION, TEST, UNLABELED) if place in self.places]
-        return {name: {place: found[name, place] for place in places} for name in names}
+        found = Counter((names[self.label(i)], place) for i, place in enumerate(self.used_in))
+        return {name: {place: found[name, place] for place in self.totals()} for name in names}
 
     def problems(self) -> list[tuple[int, str]]:
         """Return the positions of images that cannot be read, with the reasons."""
@@ -277,5 +287,4 @@ def _group_lines(check: Check, title: str, groups: Sequence[Duplicates]) -> list
 
 
 def _places_line(check: Check) -> str:
-    counts = Counter(check.places)
-    return ", ".join(f"{counts[place]:,} {place}" for place in (TRAIN, VALIDATION, UNLABELED, TEST) if counts[place])
+    return ", ".join(f"{count:,} {place}" for place, count in check.totals().items())

@@ -70,10 +70,9 @@ def _verdict(check: Check) -> str:
 
 
 def _tiles(check: Check) -> list[tuple[str, str]]:
-    places = {place: check.places.count(place) for place in dict.fromkeys(check.places)}
     return [
         ("Classes", f"{len(check.listing.class_names):,}"),
-        *((f"Images: {place}", f"{count:,}") for place, count in places.items()),
+        *((f"Images: {place}", f"{count:,}") for place, count in check.totals().items()),
         ("Median shorter side", f"{check.advice.median_side} px"),
     ]
 

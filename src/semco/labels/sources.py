@@ -24,8 +24,9 @@ from semco.labels import sentences
 from semco.labels.embeddings import LabelEmbeddings, LabelSource, Matrix
 from semco.labels.eps import distances, eps_for_share
 from semco.labels.matching.lookup import Lookup, Match, check_names
+from semco.labels.matching.notes import alias_advice
 from semco.labels.matching.routes import OWN_VECTOR, SENTENCE
-from semco.labels.matching.spelling import is_readable, shorten, spellings
+from semco.labels.matching.spelling import is_readable, spellings
 from semco.labels.store import VectorStore, bundled_store, plain_store, unit_rows
 from semco.labels.tables import NamedRows, read_rows
 
@@ -33,7 +34,6 @@ SAME_DISTANCE = 1e-6  # vectors with a smaller cosine distance count as equal
 THEME_CLASSES = 5  # fewer classes have no theme
 THEME_COSINE = 0.2  # median cosine of two classes of one theme; without a theme it is about 0
 LONELY_COSINE = 0.25  # a class whose largest cosine is lower may be read in a wrong sense
-SHOWN = 5  # names in a note
 ROTATED_COSINE = 0.98  # cosine between the vector of a term and that of a class that shares the term with another
 
 
@@ -101,13 +101,11 @@ class StoreSource:
 
     def _find_all(self, names: Sequence[str]) -> tuple[list[Match], list[str]]:
         """Return the matches and notes of the look-up; names that only the sentence encoder knows get its vectors."""
-        matches, notes = self.lookup.find_all(names)
-        if self._has_places:
-            unknown = [match.name for match in matches if match.route == OWN_VECTOR and is_readable(match.name)]
-            self._places = _sure_places(unknown)
-            matches = [replace(one, route=SENTENCE) if one.name in self._places else one for one in matches]
-            notes = [*notes, *_placed_notes(list(self._places))]
-        return matches, notes
+        return self.lookup.find_all(names, self._place if self._has_places else None)
+
+    def _place(self, unknown: Sequence[str]) -> Mapping[str, NDArray[np.float32]]:
+        self._places = _sure_places([name for name in unknown if is_readable(name)])
+        return self._places
 
     def _nearest(self, match: Match, n: int) -> tuple[tuple[str, float], ...]:
         """Return the ``n`` terms nearest to a match, without its own terms."""
@@ -132,13 +130,6 @@ def _sure_places(names: Sequence[str]) -> dict[str, NDArray[np.float32]]:
     return {name: vector for name, vector, sure in zip(names, vectors, is_sure.tolist(), strict=True) if sure}
 
 
-def _placed_notes(names: Sequence[str]) -> list[str]:
-    if not names:
-        return []
-    some = ", ".join(repr(shorten(name)) for name in names[:SHOWN]) + (", ..." if names[SHOWN:] else "")
-    return [f"of these, the sentence encoder knows {some}, which get its vectors (see `semco labels lookup`)."]
-
-
 def doubtful_notes(matches: Sequence[Match], matrix: Matrix) -> list[str]:
     """Return a note for each class whose term is close to no other class, while the others are close to each other.
 
@@ -155,8 +146,8 @@ def doubtful_notes(matches: Sequence[Match], matrix: Matrix) -> list[str]:
     return [
         f"class {matches[i].name!r} was looked up as {matches[i].term!r}, whose meaning is far from all other class "
         "names, while those are close to each other: the vocabulary may know the word in another sense than yours. If "
-        f"so, choose another term by labels.aliases={{{matches[i].name!r}: TERM}} (`semco labels lookup TERM` shows "
-        "what is nearest to it); otherwise ignore this note."
+        f"so, {alias_advice(matches[i].name)} (`semco labels lookup TERM` shows what is nearest to it); otherwise "
+        "ignore this note."
         for i in lonely
     ]
 

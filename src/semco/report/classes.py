@@ -11,13 +11,22 @@ from typing import Any
 
 from semco.data.names import simplify_name
 from semco.evaluation.metrics import Confusion, confusion_from_json, per_class_accuracy, per_class_precision
-from semco.labels.matching.routes import MEAN_OF_WORDS, SPELLING_CORRECTION, WORD_DROPPING_ROUTES
+from semco.labels.matching.routes import (
+    MEAN_OF_WORDS,
+    OWN_VECTOR,
+    SENTENCE,
+    SPELLING_CORRECTION,
+    WORD_DROPPING_ROUTES,
+)
 from semco.report.charts import Chart
 from semco.report.figures import confusion_chart
 from semco.report.runs import Run
 from semco.report.tables import MISSING, format_accuracy
 
 MISTAKES_SHOWN = 10
+# Notes on classes that have no term, by route.
+WITHOUT_TERM = {SENTENCE: "placed by its meaning (sentence encoder)", OWN_VECTOR: "a vector of its own"}
+UNTESTED = "one label, could not be tested"
 CLASSES_DRAWN = 1_000  # a larger confusion matrix has cells smaller than a dot
 # Routes that may lead to a term of another meaning.
 UNCERTAIN_ROUTES = (*WORD_DROPPING_ROUTES, SPELLING_CORRECTION.route, MEAN_OF_WORDS.route)
@@ -67,6 +76,8 @@ def _member(name: str, term: str, route: str) -> GroupMember:
     is_uncertain = route.startswith(UNCERTAIN_ROUTES) or "shared" in route
     if simplify_name(term) == simplify_name(name) and not is_uncertain:
         return GroupMember(name, "", is_uncertain=False)
+    if not term:
+        return GroupMember(name, WITHOUT_TERM.get(route, route), is_uncertain)
     how = "" if route == "exact" else f" ({route})"
     return GroupMember(name, f"→ {term.replace('_', ' ')}{how}", is_uncertain)
 
@@ -78,7 +89,7 @@ def _introduce_groups(labels: Mapping[str, Any], members: Sequence[GroupMember])
         sentences.append(f"Source of the label vectors: {source}.")
     if isinstance(eps, int | float) and eps > 0:
         sentences.append(f"Classes whose label vectors are closer than {eps:g} (cosine distance) share a group.")
-    if any(member.note for member in members):
+    if any(member.note.startswith("→") for member in members):
         sentences.append("An arrow shows the term that a class name was matched to, and the route.")
     if any(member.is_uncertain for member in members):
         sentences.append("Check the highlighted terms: they may mean something else.")
@@ -154,13 +165,19 @@ def _most_common_mistakes(confusion: Confusion, names: Sequence[str], group_ids:
 
 
 def class_rows(run: Run) -> list[ClassRow]:
-    """Return one row per class, sorted by recall; empty if the run has no confusion matrix."""
+    """Return one row per class, sorted by recall; empty if the run has no confusion matrix.
+
+    The row of a class that a cross-validation could not test says so in place of its most common mistake.
+    """
     confusion = _confusion(run)
     if confusion is None:
         return []
     worst: dict[int, str] = {}
     for truth, predicted, count in confusion.mistakes():
         worst.setdefault(truth, f"{run.class_names[predicted]} ({count})")
+    if run.result is not None:
+        untested = run.result.untested_classes
+        worst |= {k: UNTESTED for k, name in enumerate(run.class_names) if name in untested}
     recalls, precisions = per_class_accuracy(confusion), per_class_precision(confusion)
     rows = [
         ClassRow(

@@ -35,7 +35,7 @@ from semco.report.tables import (
     seed_warning,
     summary_rows,
 )
-from semco.run.result import RunResult, describe_probe
+from semco.run.result import RunResult, describe_probe, describe_untested
 
 MOST_SKIPPED = 100  # skipped images that the page lists
 
@@ -143,11 +143,20 @@ def _beside_probe(run: Run) -> str:
     return f" {line[0].upper()}{line[1:]}." if line else ""
 
 
+def _untested(result: RunResult) -> str:
+    """Return a sentence about the classes that could not be tested, if there are any."""
+    line = describe_untested(result)
+    return f" {line}." if line else ""
+
+
 def _held_out_verdict(run: Run) -> str:
     """Return the main result of a run without test accuracy."""
     title, (_, values) = method_title(run), run.series("validation_accuracy")
     if run.result is not None and run.result.accuracy is not None:
-        return f"{title} is {run.result.accuracy.describe()}. The data set has no test images.{_beside_probe(run)}"
+        return (
+            f"{title} is {run.result.accuracy.describe()}.{_untested(run.result)} The data set has no test images."
+            f"{_beside_probe(run)}"
+        )
     if not values:
         return f"{title} has not been evaluated on any image yet."
     so_far = "" if run.is_finished else " so far"

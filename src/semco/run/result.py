@@ -47,6 +47,8 @@ class RunResult(BaseModel):
     accuracy: Accuracy | None = None
     """The accuracy that is shown: on test images if there are any, else on validation images, else by
     cross-validation on the labelled images; None without any of them."""
+    untested_classes: list[str] = Field(default_factory=list)
+    """Classes without an image in a cross-validated accuracy: their only label cannot be held out."""
     validation_accuracy: float | None = None
     """Accuracy on the validation images."""
     validation_images: int | None = None
@@ -101,6 +103,28 @@ def describe_probe(result: RunResult) -> str | None:
     if probe.is_kept:
         return "the model is the linear probe, which was better on images whose labels were held out"
     return f"a linear probe on the same images: {percent(probe.accuracy.value)} ({probe.difference.describe()})"
+
+
+NAMED = 5  # untested classes that a line names
+
+
+def describe_untested(result: RunResult) -> str | None:
+    """Return one line about the classes that the cross-validation could not test; None if there are none."""
+    names = result.untested_classes
+    if not names:
+        return None
+    if len(names) == 1:
+        return f"{names[0]} has one label and could not be tested"
+    listed = f"{', '.join(names[:-1])} and {names[-1]}"
+    if len(names) > NAMED:
+        listed = f"{', '.join(names[:NAMED])} and {len(names) - NAMED:,} more"
+    return f"{listed} have one label each and could not be tested"
+
+
+def describe_result(result: RunResult) -> list[str]:
+    """Return the lines about a run that a command ends with, the accuracy first."""
+    lines = (describe_probe(result), describe_untested(result), describe_sure(result))
+    return [describe_accuracy(result), *(line for line in lines if line is not None)]
 
 
 def describe_sure(result: RunResult) -> str | None:

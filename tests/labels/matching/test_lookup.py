@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from semco.config.layers import parse_setting
 from semco.errors import UserError
 from semco.labels.matching.lookup import Lookup, Match
+from semco.labels.matching.notes import alias_setting
 from semco.labels.matching.routes import ROUTES
 from semco.labels.matching.spelling import alternatives, normalise, spell, spellings
 from semco.labels.store import VectorStore
@@ -155,8 +158,8 @@ def test_a_correction_keeps_the_first_letter_and_english_words(tmp_path: Path) -
 def test_a_spelling_correction_gets_a_note(store: VectorStore) -> None:
     _, notes = Lookup(store).find_all(["dog", "elehpant"])
     assert notes == [
-        "class 'elehpant' was read as 'elephant'; if that is wrong, set its term in the field labels.aliases: "
-        "{elehpant: TERM}."
+        "class 'elehpant' was read as 'elephant'; if that is wrong, choose a term with the setting "
+        "'labels.aliases={elehpant: TERM}'."
     ]
 
 
@@ -211,7 +214,7 @@ def test_the_error_for_unknown_names_lists_similar_terms_and_the_remedy(store: V
     text = str(caught.value)
     assert "'Elefant' is not in the vocabulary (similar terms: elephant" in text
     assert "'Schmetterling' is not in the vocabulary (no term has a similar spelling)" in text
-    assert "labels.aliases: {Elefant: TERM}" in text
+    assert "'labels.aliases={Elefant: TERM}'" in text
     assert "'dog'" not in text
 
 
@@ -225,7 +228,7 @@ def test_an_unknown_name_has_no_term_and_is_named_in_a_note(store: VectorStore) 
     ]
     assert len(notes) == 1
     assert notes[0].startswith("not in the vocabulary, each with a vector of its own and no group: 'SKU-1042', 'qqq';")
-    assert "labels.aliases: {SKU-1042: TERM}" in notes[0]
+    assert "'labels.aliases={SKU-1042: TERM}'" in notes[0]
 
 
 def test_names_of_which_none_is_known(store: VectorStore) -> None:
@@ -283,7 +286,7 @@ def test_classes_with_the_same_meaning_are_marked_as_shared(store: VectorStore) 
     matches, notes = Lookup(store).find_all(["dog", "dogs", "cat"])
     assert [match.is_shared for match in matches] == [False, True, False]
     assert matches[1].how == "lemma, shared"
-    assert "labels.aliases: {dogs: TERM}" in notes[0]
+    assert "'labels.aliases={dogs: TERM}'" in notes[0]
 
 
 def test_the_order_of_names_does_not_change_the_matches(store: VectorStore) -> None:
@@ -347,3 +350,33 @@ def test_normal_form_holds_no_gap_and_loses_nothing_when_normalised_again(text: 
     assert "__" not in term
     assert not term.startswith("_")
     assert not term.endswith("_")
+
+
+def test_names_that_another_source_places_are_not_said_to_have_vectors_of_their_own(store: VectorStore) -> None:
+    matches, notes = Lookup(store).find_all(["dog", "qqq", "Hund"], lambda names: {"Hund"} & set(names))
+    assert [match.route for match in matches] == ["exact", "own vector", "sentence encoder"]
+    placed, own = notes
+    assert placed == (
+        "not in the vocabulary, but placed near what they mean by the sentence encoder: 'Hund'; if a place is wrong, "
+        "choose a term with the setting 'labels.aliases={Hund: TERM}'."
+    )
+    assert "Hund" not in own
+    assert own.startswith("not in the vocabulary, each with a vector of its own and no group: 'qqq';")
+    _, notes = Lookup(store).find_all(["Hund"], lambda names: names)
+    assert len(notes) == 1
+    assert "placed near" in notes[0]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Cardinal", "Blauhäher groß", "Anna's hummingbird", "yes", "1", "a: b", "{x}", "#tag", 'a "b"', "a, b", "$HOME"],
+)
+def test_the_setting_of_an_alias_can_be_pasted_into_a_shell(name: str) -> None:
+    (pasted,) = shlex.split(alias_setting(name))
+    assert parse_setting(pasted) == {"labels": {"aliases": {name: "TERM"}}}
+
+
+def test_the_setting_of_an_alias_as_the_tutorial_writes_it() -> None:
+    assert alias_setting("Cardinal") == "'labels.aliases={Cardinal: TERM}'"
+    assert alias_setting("yes") == """'labels.aliases={"yes": TERM}'"""
+    assert alias_setting(os.fsdecode(b"caf\xe9")).startswith("'labels.aliases={")  # not UTF-8

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -15,6 +16,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from semco.data.folder import image_files, subfolders
 from semco.data.listing import FILES, Entry, Listing
+from semco.data.sources.part_folders import PartFolder, PartFolders, notes_on_parts
 from semco.data.sources.rows import MOST_BYTES, ROLES, Role, Rows, lines_of, path_inside
 from semco.errors import UserError, brief
 from semco.files import exists, no_such, read_json, read_text
@@ -211,23 +213,49 @@ Row = tuple[str, str | None, str]  # path, label or None, split or ""
 def add_labels_file(rows: Rows, root: Path, file: Path) -> None:
     """Add the images that a table lists with their labels, and every other image below ``root`` without one.
 
-    They are in the order of the files, so that results computed from the images stay valid when labels are added.
+    Images in test/CLASS and val/CLASS that it does not list are for testing and for validation only. All are in the
+    order of the files, so that results computed from the images stay valid when labels are added.
     """
     if not exists(file):
         raise no_such("file of labels", file)
-    listed: dict[str, tuple[str | None, Role]] = {}
+    root = absolute(root)  # so that an image has one name, however a row calls it
     images, rows.ignored = image_files(root)
+    listed = _listed(file, root, images)
+    folders = PartFolders(root, (label for label, _ in listed.values() if label is not None))
+    in_folders: Counter[PartFolder] = Counter()
+    for name in images:
+        label, role = listed.pop(name, (None, ""))
+        folder = None if label or role else folders.find(name)
+        if folder is not None:
+            in_folders[folder] += 1
+            rows.add(Entry(name, FILES), folder.class_name, folder.role)
+        else:
+            rows.add(Entry(name, FILES), label, _part(role))
+    for name, (label, role) in listed.items():  # files that are not there, or not by an ending of an image
+        rows.add(Entry(name, FILES), label, _part(role))
+    rows.notes += notes_on_parts(in_folders)
+
+
+def _listed(file: Path, root: Path, images: Sequence[str]) -> dict[str, tuple[str | None, str]]:
+    """Return label and split of each image that a table lists, by the name of its file."""
+    listed: dict[str, tuple[str | None, str]] = {}
     for number, (path, label, role) in enumerate(_read_any(file, root, images), 1):
-        name = _find(root, file.parent, path)
+        name = _find(root, absolute(file.parent), path)
         if name in listed:
             raise UserError(f"{file} names {brief(path)} twice (the second time in row {number}): keep one row.")
-        listed[name] = label, ROLES.get(role.lower(), "train")
+        listed[name] = label, role
     if not listed:
         raise UserError(f"{file} has no row with a path and a label: add some.")
-    for name in images:
-        rows.add(Entry(name, FILES), *listed.pop(name, (None, "train")))
-    for name, (label, role) in listed.items():  # files that are not there, or not by an ending of an image
-        rows.add(Entry(name, FILES), label, role)
+    return listed
+
+
+def _part(role: str) -> Role:
+    return ROLES.get(role.lower(), "train")
+
+
+def absolute(folder: Path) -> Path:
+    """Return the whole path of a folder without ".."; links are not followed."""
+    return Path(os.path.abspath(folder))  # noqa: PTH100
 
 
 def _read_any(file: Path, root: Path, images: Sequence[str]) -> Iterator[Row]:

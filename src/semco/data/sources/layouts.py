@@ -50,8 +50,9 @@ def _from_labels_file(root: Path, file: Path, config: DataConfig) -> Listing:
     rows = Rows()
     add_labels_file(rows, root, file)
     listing = rows.listing(file, config.classes)
-    labelled = sum(label >= 0 for label in listing.train.labels)
-    note = f"{labelled:,} labels from {file.name}; the other {len(listing.train) - labelled:,} images are unlabelled"
+    unlabelled = sum(label < 0 for label in listing.train.labels)
+    labelled = len(listing.train) - unlabelled - sum(listing.train.held_out)
+    note = f"{labelled:,} labels from {file.name}; {unlabelled:,} images are unlabelled"
     return replace(listing, notes=(*listing.notes, note))
 
 

@@ -7,16 +7,24 @@ keep its meaning before any is tried with the routes that drop or correct words 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from semco.data.names import readable_class
 from semco.errors import UserError
+from semco.labels.matching.notes import (
+    alias_advice,
+    correction_note,
+    own_vector_notes,
+    placed_notes,
+    shared_term_note,
+)
 from semco.labels.matching.routes import (
     CONFIDENCE,
     MEAN_OF_WORDS,
     OWN_VECTOR,
     ROUTES,
+    SENTENCE,
     SPELLING_CORRECTION,
     STEPS,
     WORD_DROPPING_ROUTES,
@@ -85,18 +93,24 @@ class Lookup:
                     return match
         return None
 
-    def find_all(self, names: Sequence[str]) -> tuple[list[Match], list[str]]:
+    def find_all(
+        self, names: Sequence[str], place: Callable[[Sequence[str]], Collection[str]] | None = None
+    ) -> tuple[list[Match], list[str]]:
         """Return the matches of all names, and notes about guesses, unknown names and classes that share a term.
 
-        An unknown name has no terms and gets a vector of its own; if strict, it is a `UserError`.
+        An unknown name has no terms; if strict, it is a `UserError`. ``place`` returns those of the unknown names that
+        the sentence encoder knows. Each of the others gets a vector of its own.
         """
         check_names(names)
         matches = [self.find(name) or Match(name, (), OWN_VECTOR, name) for name in names]
         missing = [match.name for match in matches if not match.terms]
         if missing and self._is_strict:
             raise self.not_found(missing)
+        known = set(place(missing)) if place is not None and missing else set()
+        matches = [replace(match, route=SENTENCE) if match.name in known else match for match in matches]
         matches, notes = self._separate_duplicates(matches)
-        return matches, [*notes, *_own_vector_notes(missing, len(names))]
+        placed, own = ([name for name in missing if (name in known) is is_known] for is_known in (True, False))
+        return matches, [*notes, *placed_notes(placed), *own_vector_notes(own, len(names))]
 
     def unused_aliases(self, names: Sequence[str]) -> list[str]:
         """Return the aliases whose names are not among the classes; most likely they are misspelt."""
@@ -108,7 +122,7 @@ class Lookup:
         explained = "; ".join(f"class name {self._describe_unknown(name)}" for name in missing[:EXPLAINED])
         more = len(missing) - EXPLAINED
         rest = f"; and {more} more: {', '.join(map(shorten, missing[EXPLAINED:][:20]))}" if more > 0 else ""
-        advice = _alias_advice(missing[0])
+        advice = alias_advice(missing[0])
         return UserError(f"{explained}{rest}. {advice[0].upper()}{advice[1:]}.")
 
     def _try_steps(self, name: str, part: str, keeps_meaning: bool) -> Match | None:
@@ -135,11 +149,13 @@ class Lookup:
             match = self._match_all_words(matches[i])
             if match is not None:
                 matches[i] = match
-        notes = [_correction_note(match) for match in matches if match.route == SPELLING_CORRECTION.route]
+        notes = [
+            correction_note(match.name, match.term) for match in matches if match.route == SPELLING_CORRECTION.route
+        ]
         for i in _duplicates(matches):
             match = matches[i] = replace(matches[i], is_shared=True)
             others = [other.name for j, other in enumerate(matches) if other.terms == match.terms and j != i]
-            notes.append(_shared_term_note(match, others))
+            notes.append(shared_term_note(match.name, match.term, others))
         return matches, sorted(notes)
 
     def _match_all_words(self, match: Match) -> Match | None:
@@ -183,30 +199,3 @@ def _duplicates(matches: Sequence[Match]) -> list[int]:
         best = min(ranks) if ranks.count(min(ranks)) == 1 else None
         duplicates += [i for i, rank in zip(indices, ranks, strict=True) if len(indices) > 1 and rank != best]
     return duplicates
-
-
-def _own_vector_notes(missing: Sequence[str], classes: int) -> list[str]:
-    """Return what is done about names that no route finds, if there are any."""
-    if not missing:
-        return []
-    if len(missing) == classes:
-        return ["no class name is in the vocabulary: the semantic head learns one vector per class, without groups."]
-    some = ", ".join(repr(shorten(name)) for name in missing[:EXPLAINED]) + (", ..." if missing[EXPLAINED:] else "")
-    return [f"not in the vocabulary, each with a vector of its own and no group: {some}; {_alias_advice(missing[0])}."]
-
-
-def _correction_note(match: Match) -> str:
-    name = shorten(match.name)
-    return f"class {name!r} was read as {match.term!r}; if that is wrong, {_alias_advice(match.name)}."
-
-
-def _shared_term_note(match: Match, others: Sequence[str]) -> str:
-    listed = " and ".join(repr(shorten(other)) for other in sorted(others))
-    return (
-        f"class {shorten(match.name)!r} has the same term {match.term!r} as {listed}: their vectors were rotated"
-        f" slightly apart; if the term is wrong, {_alias_advice(match.name)}."
-    )
-
-
-def _alias_advice(name: str) -> str:
-    return f"set its term in the field labels.aliases: {{{shorten(name)}: TERM}}"

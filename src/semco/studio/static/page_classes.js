@@ -73,7 +73,7 @@ export function classesPage() {
     return h(
       "p",
       { class: each.is_doubtful || each.confidence < 0.7 ? "taken unsure" : "taken" },
-      `Taken for “${each.term}”${near}${doubt}.`,
+      `${each.term ? `Taken for “${each.term}”` : "Placed by its meaning"}${near}${doubt}.`,
     );
   }
 
