@@ -24,7 +24,7 @@ def save_image(path: Path, grey: int = 0, size: int = 8) -> None:
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
     """Two classes, an unlabelled image and a test set; each image has its own grey level."""
-    for grey, name in enumerate(["cat/b.png", "cat/a.PNG", "cat/more/c.png", "dog/1.png", "dog/2.webp"]):
+    for grey, name in enumerate(["cat/b.png", "cat/a.PNG", "cat/more/c.avif", "dog/1.png", "dog/2.webp"]):
         save_image(tmp_path / name, 10 * grey)
     save_image(tmp_path / "unlabeled/x.png", 100)
     save_image(tmp_path / "test/cat/t.png", 200)
@@ -42,7 +42,7 @@ def test_images_are_found_in_order(photos: Path) -> None:
     assert names(data.train_paths, photos) == [
         "cat/a.PNG",
         "cat/b.png",
-        "cat/more/c.png",
+        "cat/more/c.avif",
         "dog/1.png",
         "dog/2.webp",
         "unlabeled/x.png",

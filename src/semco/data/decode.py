@@ -86,7 +86,9 @@ def halve_while_decoding(file: Any, halvings: int) -> int:
     return int(width * height)
 
 
-IMAGE_SUFFIXES = frozenset({".bmp", ".gif", ".heic", ".heif", ".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp"})
+IMAGE_SUFFIXES = frozenset(
+    {".avif", ".bmp", ".gif", ".heic", ".heif", ".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp"}
+)
 # Larger photos are reduced to this size, unless data.image_size sets another one.
 LARGEST_DEFAULT = 96
 
