@@ -24,6 +24,10 @@ class NotFiniteError(UserError):
     """A model that predicts numbers that are not finite: its weights are damaged, or its training diverged."""
 
 
+class ExistsError(UserError):
+    """Something is already there that would be overwritten."""
+
+
 class SemcoWarning(UserWarning):
     """Something that the user should know and that does not stop the work, in one sentence.
 

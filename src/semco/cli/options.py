@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 import typer
 from rich.console import Console
 
-from semco.errors import UserError
+from semco.errors import ExistsError, UserError
 
 if TYPE_CHECKING:
     from semco.distributed.cluster import RayOptions
@@ -44,6 +45,15 @@ def with_options(*options: type[Any]) -> Callable[[Callable[..., None]], Callabl
         return run
 
     return decorate
+
+
+@contextmanager
+def names_force() -> Iterator[None]:
+    """Name the option ``--force`` in the error for what would be overwritten."""
+    try:
+        yield
+    except ExistsError as error:
+        raise UserError(f"{str(error).removesuffix('.')} (--force).") from None
 
 
 # Files of the methods' folder that hold no method.
