@@ -72,7 +72,7 @@ def show_fields(section: str, config: type[Section], only: str = "") -> None:
         allowed = ", ".join(branches) if branches else allowed_values(schema)
         name = f"{section}.{field}.rule" if branches else f"{section}.{field}"
         console.print(Text.assemble((name, "bold"), f"={_as_yaml(value)}  ", (allowed, "dim")))
-        console.print(Padding(Text(meaning(config, field)), (0, 0, 0, 4)))
+        _show_meaning(console, config, field, indent=4)
         for rule, branch in branches.items():
             _show_branch(console, f"{section}.{field}", rule, branch)
 
@@ -84,7 +84,13 @@ def _show_branch(console: Console, prefix: str, rule: str, config: type[Section]
         if field != "rule":
             line = Text.assemble((f"{prefix}.{field}", "bold"), f"={_as_yaml(defaults[field])}  ")
             console.print(Padding(line.append(f"{allowed_values(schema)} (with rule {rule})", "dim"), (0, 0, 0, 4)))
-            console.print(Padding(Text(meaning(config, field)), (0, 0, 0, 8)))
+            _show_meaning(console, config, field, indent=8)
+
+
+def _show_meaning(console: Console, config: type[Section], field: str, indent: int) -> None:
+    """Print the description of a field below it; nothing if it has none."""
+    if text := meaning(config, field):
+        console.print(Padding(Text(text), (0, 0, 0, indent)))
 
 
 def _branches(config: type[Section], field: str) -> dict[str, type[Section]]:
@@ -101,12 +107,15 @@ def _as_yaml(value: object) -> str:
 
 
 def meaning(config: type[Section], field: str) -> str:
-    """Return the description of a field; a subclass that only changes the default inherits it."""
+    """Return the description of a field, empty if there is none; a subclass that only changes the default inherits it.
+
+    Fields of the package have one, which a test checks; a method in the making may not.
+    """
     for each in config.__mro__:
         about = getattr(each, "model_fields", {}).get(field)
         if about is not None and about.description:
             return " ".join(about.description.split())
-    raise AssertionError(f"{config.__name__}.{field} has no description")
+    return ""
 
 
 def allowed_values(schema: Mapping[str, Any]) -> str:
