@@ -20,7 +20,7 @@ from semco.report.pseudo_label_figures import (
     reliability_chart,
     similar_class_charts,
 )
-from semco.report.runs import Run, read_run
+from semco.report.runs import Run, read_runs
 from semco.report.sections import ImageTile, Section
 from semco.report.tables import format_accuracy
 from semco.run.folder import RunFolder
@@ -31,11 +31,13 @@ from semco.training.statistics import TEST_ACCURACY
 TEST_TITLE = "Test error, shown in this figure only; nothing was chosen by it"
 
 
-def analysis_sections(paths: Sequence[Path], *, has_images: bool = True) -> list[Section]:
+def analysis_sections(
+    paths: Sequence[Path], *, has_images: bool = True, variants: Mapping[Path, str] | None = None
+) -> list[Section]:
     """Return the sections about run folders; what the runs do not have is left out."""
     if not paths:
         raise UserError("an analysis needs at least one run folder.")
-    runs = [read_run(path) for path in paths]
+    runs = read_runs(paths, variants)
     sections = [*run_sections(runs, has_images=has_images), _convergence(group_by_experiment(runs))]
     return [section for section in sections if not section.is_empty]
 
