@@ -265,7 +265,7 @@ def test_without_test_images_the_page_shows_labelled_images_mistakes_first(make_
     write_with_digest(folder / "evaluation.json", evaluation)
     page, text = _page([folder], tmp_path / "report.html")
     assert page.tags.count("img") == 24 + 8 + 2
-    assert text.index("Mistakes, the most confident first") < text.index("Random labelled images")
+    assert text.index("Mistakes, the most confident first") < text.index("Other labelled images, chosen at random")
     assert text.count("Each image is predicted by a model that was fitted without its label.") == 3
     assert text.index("Most confident, each of another class") < text.index("Least confident")
     assert len(re.findall(r'<figure class="sample">', text)) == 2  # neither right nor wrong
