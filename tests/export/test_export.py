@@ -82,6 +82,15 @@ def test_what_was_measured(exported: Export) -> None:
         assert text in card
 
 
+def test_the_card_names_the_head_that_predicts_if_there_are_several(
+    run: Path, exported: Export, tmp_path: Path
+) -> None:
+    about = OnnxEngine(exported.file).about
+    for heads, is_named in ((about.heads, True), (("one_hot",), False)):
+        write_card(RunFolder(run), exported.file, tmp_path / "card.md", replace(about, heads=heads))
+        assert (f"The {about.head} head predicts." in (tmp_path / "card.md").read_text()) == is_named
+
+
 def test_names_are_shown_in_the_card_as_they_are() -> None:
     """Class names come from the folders of strangers; a page that renders the card must not run or load them."""
     assert as_text("granny smith, R&D") == "granny smith, R&amp;D"

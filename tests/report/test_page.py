@@ -274,6 +274,22 @@ def test_without_test_images_the_page_shows_labelled_images_mistakes_first(make_
 
 
 @pytest.mark.usefixtures("plain_figures")
+@pytest.mark.parametrize(("method", "heads"), [("fixmatch", ["one_hot"]), ("semco", ["one_hot", "semantic"])])
+def test_heads_are_named_only_if_there_are_several(method: str, heads: list[str], make_run, tmp_path: Path) -> None:
+    folder = make_run(method)
+    values = {"reliability": [[4, 2.0, 1]], "calibration_error": 0.25}
+    write_with_digest(
+        folder / "evaluation.json",
+        read_with_digest(folder / "evaluation.json") | {"heads": dict.fromkeys(heads, values)},
+    )
+    _, text = _page([folder], tmp_path / "report.html")
+    assert "<h2>Calibration</h2>" in text
+    assert "raction of the pool retained" in text
+    assert ("one-hot head" in text.lower()) == (len(heads) > 1)
+    assert ("for each head that can predict" in text) == (len(heads) > 1)
+
+
+@pytest.mark.usefixtures("plain_figures")
 def test_a_run_without_label_vectors_has_no_group_section(make_run, tmp_path: Path) -> None:
     folder = make_run("supervised")
     labels = read_with_digest(folder / "labels.json")

@@ -157,13 +157,14 @@ def _errors(runs: Sequence[Run], metric: str) -> list[tuple[list[float], list[fl
 
 
 def _calibration(experiments: Mapping[str, Sequence[Run]]) -> Section:
-    charts = []
+    charts, has_several = [], False
     for name, runs in experiments.items():
         heads = runs[0].evaluation.get("heads") or {}
+        has_several |= len(heads) > 1
         if (chart := reliability_chart(f"Reliability of {name}", heads)) is not None:
             charts.append(chart)
-    lead = "Accuracy against confidence on the test images, for the heads that can predict."
-    return Section("Calibration of the heads", lead, charts=tuple(charts))
+    which = ", for each head that can predict" if has_several else ""
+    return Section("Calibration", f"Accuracy against confidence on the test images{which}.", charts=tuple(charts))
 
 
 def _field(runs: Sequence[Run]) -> Section:
