@@ -86,6 +86,15 @@ def complete_methods(incomplete: str) -> list[str]:
     return [f"{before}{comma}{name}" for name in complete_method(last)]
 
 
+MethodName = Annotated[
+    str | None, typer.Option(help="The method; 'semco methods' lists them.", autocompletion=complete_method)
+]
+RecipeNames = Annotated[
+    str | None,
+    typer.Option(help="Recipes, later ones win: a,b,c; see 'semco recipes'.", autocompletion=complete_recipes),
+]
+
+
 @dataclass(frozen=True)
 class RunOptions:
     """Values of the shared options; None for options that were not given."""

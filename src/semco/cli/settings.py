@@ -14,7 +14,7 @@ from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
-from semco.cli.options import default_recipe
+from semco.cli.options import MethodName, RecipeNames, RunOptions, default_recipe, with_options
 
 if TYPE_CHECKING:
     from semco.config import Config, Section
@@ -197,11 +197,13 @@ def _never_cut(title: str, names: object) -> Column:
     return Column(title, no_wrap=True, min_width=max(map(len, names)))  # type: ignore[call-overload]
 
 
+@with_options(RunOptions)
 def config(
-    data: Annotated[str | None, typer.Argument(help="The data to train on, as in 'semco train'.")] = None,
-    recipe: Annotated[str | None, typer.Option(help="Recipes, later ones win: a,b,c; see 'semco recipes'.")] = None,
+    options: RunOptions,
+    *,
+    method: MethodName = None,
+    recipe: RecipeNames = None,
     file: Annotated[Path | None, typer.Option("--config", help="A YAML file of configuration values.")] = None,
-    setting: Annotated[list[str] | None, typer.Option("--set", help="dotted.key=value.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what is asked for as JSON.")] = False,
 ) -> None:
     """Show every field: what is asked for, what is used for these data on this machine, and why."""
@@ -209,11 +211,10 @@ def config(
     from semco.config.layers import layers_of, origins
     from semco.experiment.plan import with_default_minutes
 
-    options = {"data": {"source": data}} if data else None
-    if not (recipe or file):
-        recipe = default_recipe(data)
-    layers = layers_of(recipe, file, options, setting or ())
-    request = with_default_minutes(merge_layers(layers)) if data else merge_layers(layers)
+    if not (recipe or file or options.backbone):
+        recipe = default_recipe(options.data)
+    layers = layers_of(recipe, file, options.values(method=method), options.settings)
+    request = with_default_minutes(merge_layers(layers)) if options.data else merge_layers(layers)
     if as_json:
         typer.echo(json.dumps(request.model_dump(mode="json")))
         return
