@@ -45,7 +45,8 @@ def test_recipes_and_methods_in_commands_exist(page: Path) -> None:
 
 def test_the_index_of_methods_is_complete() -> None:
     index = (ROOT / "docs/methods/README.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"^\| \[`(\w+)`\]", index, re.MULTILINE)) == set(Method.registry)
+    listed = set(re.findall(r"^\| \[`(\w+)`\]", index, re.MULTILINE))
+    assert listed == set(Method.registry), "write a line for each method into docs/methods/README.md"
 
 
 def test_the_landing_page_shows_the_result_of_the_readme() -> None:

@@ -96,11 +96,17 @@ def noise(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def golden_losses(method: str) -> list[dict[str, float]]:
+    golden: dict[str, list[dict[str, float]]] = json.loads(GOLDEN.read_text())
+    assert method in golden, f"write the losses of {method}: python -m tests.test_golden {method}"
+    return golden[method]
+
+
 @pytest.mark.usefixtures("no_page")
 @pytest.mark.parametrize("method", CASES)
 def test_the_losses_are_what_they_were(method: str, noise: Path, tmp_path: Path) -> None:
     finished(values_of(method, noise), tmp_path / "run")
-    expected = json.loads(GOLDEN.read_text())[method]
+    expected = golden_losses(method)
     measured = losses_of(tmp_path / "run")
     assert len(measured) == len(expected) == 5
     for mine, golden in zip(measured, expected, strict=True):
@@ -133,7 +139,7 @@ def test_the_page_of_a_run_is_written(method: str, noise: Path, tmp_path: Path) 
 @pytest.mark.parametrize("method", CASES)
 def test_every_term_counts(method: str) -> None:
     """A term that is always 0 would be the same whatever a refactoring broke."""
-    lines = json.loads(GOLDEN.read_text())[method]
+    lines = golden_losses(method)
     silent = {name for name in lines[0] if not any(line[name] for line in lines)}
     assert silent == SILENT.get(method, set())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 LONGEST = 1500  # characters of a message
 
@@ -22,6 +22,10 @@ class UserError(ValueError):
 
 class NotFiniteError(UserError):
     """A model that predicts numbers that are not finite: its weights are damaged, or its training diverged."""
+
+
+class ExistsError(UserError):
+    """Something is already there that would be overwritten."""
 
 
 class SemcoWarning(UserWarning):
@@ -63,13 +67,15 @@ def data_size(count: float) -> str:
     return f"{count:.{int(unit != 'B' and count < 9.95)}f} {unit}"
 
 
-def duration(seconds: float) -> str:
-    """Return a duration for people: "40 s", "12 min", "3.5 h", "12 days"."""
+def duration(seconds: float, rounding: Callable[[float], int] = round) -> str:
+    """Return a duration for people: "40 s", "12 min", "3.5 h", "12 days"; ``rounding`` may be ``math.ceil``."""
     if seconds < 90:
-        return f"{max(1, round(seconds))} s"
+        return f"{max(1, rounding(seconds))} s"
     if seconds < 90 * 60:
-        return f"{round(seconds / 60)} min"
-    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{round(seconds / 3600 / 24)} days"
+        return f"{rounding(seconds / 60)} min"
+    if seconds < 48 * 3600:
+        return f"{rounding(seconds / 360) / 10:.1f} h"
+    return f"{rounding(seconds / 3600 / 24)} days"
 
 
 def made_earlier(what: object, way_out: str = "train it again") -> UserError:

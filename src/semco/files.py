@@ -31,7 +31,7 @@ except ImportError:  # not a POSIX system
 
 from safetensors import SafetensorError
 
-from semco.errors import SemcoWarning, UserError, brief, nearest
+from semco.errors import ExistsError, SemcoWarning, UserError, brief, nearest
 
 MOST_NAMES = 2000  # names of a folder that are compared with a misspelt one
 
@@ -234,6 +234,15 @@ def exists(path: Path) -> bool:
         return path.exists()
     except (OSError, ValueError):
         return False
+
+
+def check_new(path: Path, force: bool) -> None:
+    """Refuse to overwrite a file, or to write into a folder that holds something."""
+    if force or not exists(path):
+        return
+    if path.is_dir() and not any(path.iterdir()):
+        return
+    raise ExistsError(f"{path} exists; choose another name, or force it to be overwritten.")
 
 
 def no_such(what: str, path: Path) -> UserError:

@@ -191,17 +191,45 @@ def test_a_field_that_varies_ends_in_a_table_and_pages(
     assert "FixMatch" not in page
 
 
-def test_long_variants_have_a_letter_and_a_legend() -> None:
+@pytest.mark.usefixtures("trained")
+def test_variants_of_one_method_are_named_as_they_were_typed(tiny_options: list[str], tmp_path: Path) -> None:
+    methods = "fixmatch,semco_plus,semco_plus+no-grouping"
+    done = run_here("compare", *tiny_options, "--methods", methods, "--seeds", "0", "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    first, _, second = done.stdout.partition("pseudo-labels of the final model")
+    for table in (first, second):
+        assert "FixMatch" in table
+        assert "SemCo+" not in table
+    for line in ("semco_plus+no-grouping", "semco_plus "):
+        assert line in first
+    assert "+no-grouping" in [line[:16].strip() for line in second.splitlines()]
+
+
+def test_the_pages_of_a_comparison_have_the_names_that_were_typed(
+    trained: list[str], tiny_options: list[str], tmp_path: Path
+) -> None:
+    """`trained` leaves the pages of the runs empty, not that of the comparison."""
+    out = tmp_path / "out"
+    varied = ["--methods", "semco", "--vary", "labels.eps=0,0.3", "--seeds", "0", "--out", out]
+    assert run_here("compare", *tiny_options, *varied).returncode == 0
+    page = (out / "report.html").read_text(encoding="utf-8")
+    for name in trained:
+        assert f"<td>{name.removesuffix('-seed0')}</td>" in page
+
+
+def test_long_variants_are_broken() -> None:
     means: dict[str, float | None] = dict.fromkeys(PSEUDO_LABELS, 0.5)
     variants = ["semco+labels.source=plain+labels.eps=0.2", "semco_plus", "semco_plus+no-grouping"]
     rows = [HeadRow(variant, head, means) for variant in variants for head in ("one_hot", "semantic")]
     text = io.StringIO()
-    Console(file=text, width=80).print(pseudo_label_table(rows))
+    Console(file=text, width=80).print(pseudo_label_table(rows, {name: name for name in variants}))
     lines = [line.rstrip() for line in text.getvalue().splitlines()]
-    first = "a semco      one-hot  all              50%     50%         50%            –"
-    assert first in lines
-    assert [line for line in lines if line[1:3] == ": "] == [f"a: {variants[0]}", f"c: {variants[2]}"]
-    assert len(lines) == 2 + 6 * 3 + 2 + 2  # title and headings; rows of one line each; legend; what the columns are
+    assert max(map(len, lines)) <= 80
+    assert len(lines) == 2 + 6 * 3 + 2  # title and headings; rows of one line each; what the columns are
+    first = [line[:16].rstrip() for line in lines[2:-2]]
+    assert "".join(first) == "".join(variants)
+    assert "semco_plus" in first
+    assert "+no-grouping" in first
 
 
 def test_each_number_about_pseudo_labels_has_a_cell_of_its_own() -> None:
@@ -213,10 +241,10 @@ def test_each_number_about_pseudo_labels_has_a_cell_of_its_own() -> None:
     grouped = {"ratio/grouped": 0.5, "surest_accuracy/grouped": 0.35}
     rows = [HeadRow("fixmatch", "one_hot", means), HeadRow("semco", "semantic", means | grouped)]
     text = io.StringIO()
-    Console(file=text, width=120).print(pseudo_label_table(rows))
+    Console(file=text, width=120).print(pseudo_label_table(rows, {"fixmatch": "FixMatch", "semco": "SemCo"}))
     printed = [line.split() for line in text.getvalue().splitlines()[2:5]]
     assert printed == [
-        ["fixmatch", "one-hot", "all", "1%", "93%", "95%", "–"],  # no row of grouped classes: there are none
-        ["semco", "semantic", "all", "1%", "93%", "95%", "–"],
+        ["FixMatch", "one-hot", "all", "1%", "93%", "95%", "–"],  # no row of grouped classes: there are none
+        ["SemCo", "semantic", "all", "1%", "93%", "95%", "–"],
         ["grouped", "50%", "–", "–", "35%"],
     ]

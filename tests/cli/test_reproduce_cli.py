@@ -41,6 +41,18 @@ def test_the_plan_fits_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(map(len, rows)) <= 80
 
 
+def test_the_plan_of_everything_comes_before_the_groups_and_ends_with_the_total() -> None:
+    done = run_here("reproduce", "all", "--dry-run")
+    assert done.returncode == 0, done.stderr
+    headings = [
+        line.partition(":")[0] for line in done.stdout.splitlines() if line.startswith(("table", "fig", "groups:"))
+    ]
+    assert headings[0] == "table1"
+    assert headings[-1] == "groups"
+    assert "hours: about" in done.stdout.splitlines()[-1]
+    assert "pairs of classes" in done.stdout.partition("\ngroups: ")[2].splitlines()[0]
+
+
 def test_json_without_a_dry_run_is_refused() -> None:
     done = run_here("reproduce", "table3", "--json")
     assert done.returncode == 2
@@ -63,6 +75,7 @@ def test_groups_for_people() -> None:
     done = run_here("reproduce", "groups")
     assert "mini-imagenet, eps 0.3: " in done.stdout
     assert "22 of 24, 0.44" in done.stdout
+    assert "none published" in next(line for line in done.stdout.splitlines() if line.startswith("cifar10 "))
 
 
 def test_finished_runs_are_skipped_and_nothing_is_compared_with_another_setting(

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 from semco.cli.main import app
 from semco.cli.options import complete_method, complete_methods, complete_recipes, method_names
-from semco.cli.settings import allowed_values, meaning
-from semco.config import Config, configure
+from semco.cli.settings import allowed_values, meaning, show_fields
+from semco.config import Config, MethodConfig, configure
 from semco.errors import UserError
 from semco.methods import Method
 from semco.methods.semco_plus import FreeMatchThresholds
@@ -52,6 +52,15 @@ def test_every_field_has_a_meaning(name: str) -> None:
 
 def test_a_field_with_a_new_default_keeps_its_description() -> None:
     assert "the square of the mean confidence" in meaning(FreeMatchThresholds, "weight")
+
+
+def test_a_field_without_a_description_is_shown_without_one(capsys: pytest.CaptureFixture[str]) -> None:
+    class InTheMaking(MethodConfig):
+        name: str = "in_the_making"
+        lambda_u: float = 10.0
+
+    show_fields("method", InTheMaking)
+    assert capsys.readouterr().out == "method.lambda_u=10.0  a number\n"
 
 
 def test_what_is_shown_can_be_set() -> None:

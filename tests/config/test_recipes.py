@@ -286,6 +286,16 @@ def test_the_config_command_shows_what_is_used_and_why() -> None:
     assert rows_of_table("fashion-mini", "--recipe", "demo")["training.steps"] == ["400", "", "recipe demo"]
 
 
+def test_the_config_command_takes_the_options_of_train(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = rows_of_table("fashion-mini", "--method", "fixmatch", "--labels-per-class", "4", "--backbone", "wrn-10-1")
+    assert rows["method.name"] == ['"fixmatch"', "", "options"]
+    assert rows["method.tau"] == ["0.95", "", ""]
+    assert rows["data.labels_per_class"] == ["4", "", "options"]
+    monkeypatch.setattr("semco.models.pretrained.is_installed", lambda _: True)
+    shown = CliRunner().invoke(app, ["config", "fruit-mini", "--backbone", "wrn-10-1", "--json"])
+    assert Config.parse(json.loads(shown.stdout)).model.backbone == "wrn-10-1"  # without the recipe of photos
+
+
 def test_the_names_of_fields_are_not_cut_in_a_narrow_terminal() -> None:
     shown = CliRunner(env={"COLUMNS": "80"}).invoke(app, ["config", "--recipe", "paper"]).stdout.splitlines()
     names = {line.split(" ")[0] for line in shown}

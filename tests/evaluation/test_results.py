@@ -87,6 +87,16 @@ def test_samples_of_chosen_images() -> None:
     assert shown == [7, 2]
 
 
+def test_no_image_is_among_the_mistakes_and_among_the_random_ones() -> None:
+    """The last of the five images has no true class; the third and fourth are mistakes."""
+    images = torch.arange(5, dtype=torch.uint8).view(5, 1, 1, 1)
+    samples = pick_samples(images, PROBABILITIES, TRUTH, random=5, mistakes=1, mistakes_first=True)
+    assert [sample.kind for sample in samples] == ["mistake", *["random"] * 3]
+    shown = [int(np.asarray(Image.open(BytesIO(base64.b64decode(sample.image)))).item()) for sample in samples]
+    assert shown[0] == 2
+    assert sorted(shown) == [0, 1, 2, 3]
+
+
 def test_the_surest_image_of_each_class_and_the_least_sure_ones() -> None:
     class_ids, confidence = np.array([0, 0, 1, 1, 2, 0]), np.array([0.9, 0.95, 0.6, 0.5, 0.99, 0.3])
     surest, least = surest_and_least_sure(class_ids, confidence, most=2)

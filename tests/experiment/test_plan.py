@@ -228,6 +228,20 @@ def test_minutes_decide_how_many_views_and_folds_a_fitted_head_has(
     assert any("this does not fit into" in line for line in observer.messages) is not fits
 
 
+@pytest.mark.parametrize(
+    ("left", "seconds", "sentence"),
+    [
+        (2.96, 3.01, "this does not fit into the 2.9 s that are left: it takes 3.1 s at least; "),
+        (59.6, 60.4, "this does not fit into the 59 s that are left: it takes 61 s at least; "),
+        (125.0, 130.0, "this does not fit into the 2 min that are left: it takes 3 min at least; "),
+        (5390.0, 5410.0, "this does not fit into the 89 min that are left: it takes 1.6 h at least; "),
+        (-2.0, 3.01, "this does not fit into the 0.0 s that are left: it takes 3.1 s at least; "),
+    ],
+)
+def test_what_does_not_fit_takes_longer_than_what_is_left(left: float, seconds: float, sentence: str) -> None:
+    assert plans.too_long(seconds, left / 60).startswith(sentence)
+
+
 def test_a_faster_backbone_is_named_where_there_is_one() -> None:
     def advice(**fields: Any) -> str:
         return plans.too_long(90, 1, plans.faster_backbone(ModelConfig(**fields)))

@@ -30,6 +30,7 @@ from semco.predict.onnx.engine import OnnxEngine
 from semco.predict.predictor import square_to_pixels
 from semco.run.folder import RunFolder
 from semco.types import Outputs
+from tests.cli.in_process import run_here
 from tests.conftest import CLASSES
 
 
@@ -79,6 +80,15 @@ def test_what_was_measured(exported: Export) -> None:
     assert card.startswith("# Model card of model.onnx\n")
     for text in ("16 labelled images", "SemCo+", "dog + cat", "80 test images", "calibration error", "Licences"):
         assert text in card
+
+
+def test_the_card_names_the_head_that_predicts_if_there_are_several(
+    run: Path, exported: Export, tmp_path: Path
+) -> None:
+    about = OnnxEngine(exported.file).about
+    for heads, is_named in ((about.heads, True), (("one_hot",), False)):
+        write_card(RunFolder(run), exported.file, tmp_path / "card.md", replace(about, heads=heads))
+        assert (f"The {about.head} head predicts." in (tmp_path / "card.md").read_text()) == is_named
 
 
 def test_names_are_shown_in_the_card_as_they_are() -> None:
@@ -177,6 +187,19 @@ def test_a_venv_with_onnx_runtime_and_numpy_alone_is_enough(
 def test_a_target_that_cannot_be_written(run: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"exported as \.onnx or \.pt2"):
         export_run(run, tmp_path / "model.h5")
+
+
+def test_a_file_of_the_user_is_overwritten_only_by_force(run: Path, exported: Export, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.onnx"
+    mine.write_bytes(b"mine")
+    refused = run_here("export", run, "--to", mine)
+    assert refused.returncode == 2
+    error = f"error: {mine} exists; choose another name, or force it to be overwritten (--force)."
+    assert refused.stderr.strip() == error
+    assert mine.read_bytes() == b"mine"
+    assert run_here("export", run, "--to", mine, "--force").returncode == 0
+    assert OnnxEngine(mine).about.class_names == CLASSES
+    assert export_run(run, top=3).file == exported.file  # in the run's own folder, without --force
 
 
 def test_files_that_are_no_exported_models(tmp_path: Path) -> None:

@@ -265,12 +265,28 @@ def test_without_test_images_the_page_shows_labelled_images_mistakes_first(make_
     write_with_digest(folder / "evaluation.json", evaluation)
     page, text = _page([folder], tmp_path / "report.html")
     assert page.tags.count("img") == 24 + 8 + 2
-    assert text.index("Mistakes, the most confident first") < text.index("Random labelled images")
+    assert text.index("Mistakes, the most confident first") < text.index("Other labelled images, chosen at random")
     assert text.count("Each image is predicted by a model that was fitted without its label.") == 3
     assert text.index("Most confident, each of another class") < text.index("Least confident")
     assert len(re.findall(r'<figure class="sample">', text)) == 2  # neither right nor wrong
     assert "test images" not in text[text.index("Example predictions") :]
     assert "Confusion matrix of the labelled images" in text
+
+
+@pytest.mark.usefixtures("plain_figures")
+@pytest.mark.parametrize(("method", "heads"), [("fixmatch", ["one_hot"]), ("semco", ["one_hot", "semantic"])])
+def test_heads_are_named_only_if_there_are_several(method: str, heads: list[str], make_run, tmp_path: Path) -> None:
+    folder = make_run(method)
+    values = {"reliability": [[4, 2.0, 1]], "calibration_error": 0.25}
+    write_with_digest(
+        folder / "evaluation.json",
+        read_with_digest(folder / "evaluation.json") | {"heads": dict.fromkeys(heads, values)},
+    )
+    _, text = _page([folder], tmp_path / "report.html")
+    assert "<h2>Calibration</h2>" in text
+    assert "raction of the pool retained" in text
+    assert ("one-hot head" in text.lower()) == (len(heads) > 1)
+    assert ("for each head that can predict" in text) == (len(heads) > 1)
 
 
 @pytest.mark.usefixtures("plain_figures")

@@ -103,9 +103,16 @@ def test_reliability_leaves_out_empty_bins() -> None:
     assert chart is not None
     diagonal, line = chart.legend
     assert (list(line.x), list(line.y)) == ([0.5, 0.9], [0.25, 1.0])
-    assert line.label == "one-hot head: 22.0 %"
+    assert line.label == "calibration error: 22.0 %"  # of a model with one head, which needs no name
     assert reliability_chart("Reliability", {}) is None
     assert diagonal.is_dashed
+
+
+def test_several_heads_are_named_beside_their_calibration_errors() -> None:
+    values = {"reliability": [[4, 2.0, 1]], "calibration_error": 0.25}
+    chart = reliability_chart("Reliability", {"one_hot": values, "semantic": values})
+    assert chart is not None
+    assert [line.label for line in chart.legend[1:]] == ["one-hot head: 25.0 %", "semantic head: 25.0 %"]
 
 
 def test_the_table_has_first_and_last_third_of_the_disagreement() -> None:

@@ -13,8 +13,8 @@ from semco.config import Config
 from semco.errors import UserError
 from semco.report.analysis.sections import run_sections
 from semco.report.charts import mean_curve, timed_lines_with_mean
-from semco.report.names import group_by_experiment
-from semco.report.runs import Series, read_run
+from semco.report.names import group_by_experiment, variant_names
+from semco.report.runs import Series, read_run, read_runs
 
 
 def test_a_finished_run(make_run) -> None:
@@ -104,6 +104,17 @@ def test_fields_with_their_default_are_not_in_the_name(make_run) -> None:
 def test_label_vectors_are_not_in_the_name_of_a_method_without_them(make_run) -> None:
     folders = [make_run(name, config={"labels": {"eps": eps}}) for name, eps in (("fixmatch", 0.1), ("semco", 0.2))]
     assert list(group_by_experiment([read_run(folder) for folder in folders])) == ["FixMatch", "SemCo (eps=0.2)"]
+
+
+def test_variants_of_a_comparison_have_the_words_of_the_user(make_run) -> None:
+    """Not the fields that a recipe has set; a method that is there once has its title."""
+    plain, without = make_run("semco_plus"), make_run("semco_plus", config={"labels": {"eps": 0}})
+    other, alone = make_run("semco"), make_run("fixmatch", config={"method": {"tau": 0.8}})
+    typed = {plain: "semco_plus", without: "semco_plus+no-grouping", other: "semco", alone: "fixmatch+method.tau=0.8"}
+    runs = read_runs(list(typed), typed)
+    expected = ["semco_plus", "semco_plus+no-grouping", "SemCo", "fixmatch+method.tau=0.8"]
+    assert list(group_by_experiment(runs)) == expected
+    assert variant_names(runs) == dict(zip(typed.values(), expected, strict=True))
 
 
 def test_names_of_experiments_are_unique(make_run) -> None:

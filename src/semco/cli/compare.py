@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -18,7 +22,7 @@ if TYPE_CHECKING:
     from semco.experiment.engines import Engine, Shard
     from semco.experiment.lengths import Equal
 
-LONGEST_VARIANT = 16  # characters of a variant in the table of pseudo-labels, which fits 80 columns
+LONGEST_NAME = 16  # characters of a line of a name in the table of pseudo-labels, which fits 80 columns
 
 
 @with_options(RunOptions, EngineOptions)
@@ -60,15 +64,15 @@ def compare(
         say(f"shard {engine.shard}: {len(cells)} run(s) done. After all shards, the command without it has the tables")
         return
     if vary:
-        write_analysis([cell.run.path for cell in cells], out)
+        write_analysis({cell.run.path: cell.variant for cell in cells}, out)
 
 
-def write_analysis(runs: Sequence[Path], out: Path) -> None:
+def write_analysis(variants: Mapping[Path, str], out: Path) -> None:
     """Write the page with the figure of error against the field that varies."""
     from semco.report.analysis.sections import analysis_sections
     from semco.report.sections import write_sections
 
-    sections = analysis_sections(list(runs), has_images=False)
+    sections = analysis_sections(list(variants), has_images=False, variants=variants)
     page = write_sections(out / "analysis.html", "What pseudo-labelling did", f"Runs in {out}.", sections)
     Console(soft_wrap=True).print(f"open {page}", markup=False, highlight=False)
 
@@ -155,41 +159,54 @@ def write_tables(outcomes: Sequence[Outcome], out: Path, data: str, lengths: str
     """Write the CSV and the page, and print the tables."""
     from semco.experiment.comparison import pseudo_label_rows, write_csv
     from semco.report import summary_table, write_report
+    from semco.report.names import variant_names
+    from semco.report.runs import read_runs
 
     write_csv(outcomes, out / "results.csv")
-    runs = [outcome.cell.run.path for outcome in outcomes if outcome.result is not None]
-    if not runs:
+    variants = {outcome.cell.run.path: outcome.cell.variant for outcome in outcomes if outcome.result is not None}
+    if not variants:
         return
-    Console().print(summary_table(runs, caption=lengths))
+    runs = list(variants)
+    Console().print(summary_table(runs, caption=lengths, variants=variants))
     if rows := pseudo_label_rows(outcomes):
-        Console().print(pseudo_label_table(rows))
-    page = write_report(runs, out / "report.html", f"Comparison on {data}")
+        Console().print(pseudo_label_table(rows, variant_names(read_runs(runs, variants))))
+    page = write_report(runs, out / "report.html", f"Comparison on {data}", variants=variants)
     Console(soft_wrap=True).print(f"open {page}", markup=False, highlight=False)
 
 
-def pseudo_label_table(rows: Sequence[HeadRow]) -> Table:
-    """Return the table of the final pseudo-labels: a row per variant, head and kind of class that there is."""
+def pseudo_label_table(rows: Sequence[HeadRow], names: Mapping[str, str]) -> Table:
+    """Return the table of the final pseudo-labels: a row per variant, head and kind of class that there is.
+
+    ``names`` are those of the variants; long ones are broken, so that the table fits 80 columns.
+    """
     from semco.experiment.comparison import KINDS, MEASURES
-    from semco.report.names import legend, letter_names
     from semco.training.statistics import CONFIDENT_ACCURACY
 
     surest = CONFIDENT_ACCURACY.partition("/")[0]
-    short = letter_names(list(dict.fromkeys(row.variant for row in rows)), LONGEST_VARIANT)
     numbers = (Column(name, justify="right") for name in ("retained", "correct", "right group", "surest fifth"))
     table = Table("", "head", "classes", *numbers, title="pseudo-labels of the final model", box=None)
     table.padding, table.caption_justify = (0, 1, 0, 0), "left"
-    explained = "correct, right group: of the retained; surest fifth: correct, of the most confident fifth of all"
-    table.caption = Text("\n".join([*legend(short), explained]))
-    shown = ""
-    for row in rows:
-        names = ("" if row.variant == shown else short[row.variant], row.head.replace("_", "-"))
-        shown = row.variant
-        for kind, classes in zip(KINDS, ("all", "grouped", "not grouped"), strict=True):
-            values = [row.means.get(f"{measure}{kind}") for measure in (*MEASURES, surest)]
-            if not kind or values[0] is not None:
-                table.add_row(*names, classes, *map(_percent, values))
-                names = ("", "")
+    table.caption = Text(
+        "correct, right group: of the retained; surest fifth: correct, of the most confident fifth of all"
+    )
+    for variant, of_variant in groupby(rows, key=lambda row: row.variant):
+        lines = iter(_lines_of(names[variant]))
+        for row in of_variant:
+            head = row.head.replace("_", "-")
+            for kind, classes in zip(KINDS, ("all", "grouped", "not grouped"), strict=True):
+                values = [row.means.get(f"{measure}{kind}") for measure in (*MEASURES, surest)]
+                if not kind or values[0] is not None:
+                    table.add_row(next(lines, ""), head, classes, *map(_percent, values))
+                    head = ""
+        for line in lines:
+            table.add_row(line)
     return table
+
+
+def _lines_of(name: str) -> list[str]:
+    """Return a name in lines that fit its column: it is broken before a recipe or a setting, and between words."""
+    parts = [name] if len(name) <= LONGEST_NAME else re.split(r"(?=\+\w)", name)
+    return [escape(line) for part in parts for line in textwrap.wrap(part, LONGEST_NAME, break_on_hyphens=False)]
 
 
 def _percent(value: float | None) -> str:

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from semco.cli.evaluate import HeadName
 from semco.cli.labels.display import progress_bars
+from semco.cli.options import names_force
 from semco.cli.running import stops_on_sigterm
 
 # `semco.export.formats.FormatName`, repeated here to avoid importing torch.
@@ -31,12 +32,13 @@ def export(
     ),
     head: HeadName | None = typer.Option(None, help="The head that predicts.", show_default="the head of the run"),
     top: int = typer.Option(5, help="Number of class names in the output (onnx, triton)."),
+    force: bool = typer.Option(False, "--force", help="Overwrite the file of --to if it exists; a folder never is."),
 ) -> None:
     """Export a model with its preprocessing: photos (N, H, W, 3) uint8 in, probabilities and class names out."""
     from semco.export.run import export_run
 
-    with stops_on_sigterm(), progress_bars() as report:
-        done = export_run(run, to, head, top, report, format_name)
+    with names_force(), stops_on_sigterm(), progress_bars() as report:
+        done = export_run(run, to, head, top, report, format_name, force=force)
     console = Console(soft_wrap=True, markup=False, highlight=False)
     opset = f", opset {done.opset}" if done.opset else ""
     console.print(f"{done.file}  {done.size / 1e6:.1f} MB{opset}")

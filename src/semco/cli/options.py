@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 import typer
 from rich.console import Console
 
-from semco.errors import UserError
+from semco.errors import ExistsError, UserError
 
 if TYPE_CHECKING:
     from semco.distributed.cluster import RayOptions
@@ -46,6 +47,15 @@ def with_options(*options: type[Any]) -> Callable[[Callable[..., None]], Callabl
     return decorate
 
 
+@contextmanager
+def names_force() -> Iterator[None]:
+    """Name the option ``--force`` in the error for what would be overwritten."""
+    try:
+        yield
+    except ExistsError as error:
+        raise UserError(f"{str(error).removesuffix('.')} (--force).") from None
+
+
 # Files of the methods' folder that hold no method.
 NO_METHODS = ("__init__", "base", "imagenet_prior")
 
@@ -74,6 +84,15 @@ def complete_methods(incomplete: str) -> list[str]:
     """Complete the last of several methods, a,b,c."""
     before, comma, last = incomplete.rpartition(",")
     return [f"{before}{comma}{name}" for name in complete_method(last)]
+
+
+MethodName = Annotated[
+    str | None, typer.Option(help="The method; 'semco methods' lists them.", autocompletion=complete_method)
+]
+RecipeNames = Annotated[
+    str | None,
+    typer.Option(help="Recipes, later ones win: a,b,c; see 'semco recipes'.", autocompletion=complete_recipes),
+]
 
 
 @dataclass(frozen=True)

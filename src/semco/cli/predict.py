@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from semco.cli.evaluate import HeadName
-from semco.cli.options import ClusterOptions, with_options
+from semco.cli.options import ClusterOptions, names_force, with_options
 from semco.cli.running import stops_on_sigterm
 from semco.errors import UserError
 
@@ -113,7 +113,8 @@ def predict(
         cluster.refuse()
         predictor = load(model, head, classes=names, engine=engine, none_of_these=none_of_these)
         check_photos(images)  # in the order in which the user named them: the model, the photos, the table
-        check(output)
+        with names_force():
+            output.check()
         with stops_on_sigterm(), show_count(console) as report:
             summary = predict_into(output, predictor, images, report, sys.stdin)
     show_summary(console, summary, output.file)
@@ -121,16 +122,6 @@ def predict(
         console.print(f"{summary.none_of_these} of them are none of these; this {describe_share(none_of_these)}")
     if summary.unreadable:
         raise typer.Exit(SKIPPED)
-
-
-def check(output: Output) -> None:
-    """Refuse what cannot be written; if it would be overwritten, name the option for that."""
-    from semco.predict.predictions import ExistsError
-
-    try:
-        output.check()
-    except ExistsError as error:
-        raise UserError(f"{str(error).removesuffix('.')} (--force).") from None
 
 
 @contextmanager

@@ -20,10 +20,16 @@ from semco.errors import UserError
 
 if TYPE_CHECKING:
     from semco.experiment.comparison import Outcome
+    from semco.experiment.paper.groups import GroupScores
     from semco.experiment.paper.reproduction import CellResult, PaperCell, PlannedCell
 
 NOT_PUBLISHED = (
     "A small network, small images and few steps: not the published setting, so the numbers cannot be compared with it."
+)
+GROUPS = "Supplement: groups of the class names, and how many pairs of classes they share with the published ones"
+PAIRS = (
+    "pairs: pairs of classes in one group here; right: how many of the paper's pairs, by kind of label vectors, are "
+    "among them; F1: agreement of both."
 )
 ERRORS = "Test error in percent, mean and standard deviation over the splits."
 
@@ -56,15 +62,15 @@ def reproduce(
     names = [name for name in what if name != "groups"]
     if as_json and names and not dry_run:
         raise UserError("--json shows groups, or with --dry-run the plan of the others.")
-    if not names or (("groups" in what or "all" in what) and not as_json):
-        show_groups(setting or (), as_json=as_json)
     if not names:
+        show_groups(setting or (), as_json=as_json)
         return
     cells = paper_cells(names, only.split(",") if only else (), method)
     options = {"data": {"root": str(data_root)}} if data_root is not None else {}
     numbers, chosen, shard = parse_seeds(seeds), engine.choose(say), engine.part()
     planned = plan_cells(cells, scale, numbers, options, setting or ())
-    show_plan(planned, scale, numbers, as_json=as_json)
+    groups = (setting or ()) if {"groups", "all"} & set(what) else None
+    show_plan(planned, scale, numbers, groups, as_json=as_json)
     if dry_run:
         return
     runs = make_runs(cells, scale, numbers, out, options, setting or ())
@@ -80,15 +86,27 @@ def reproduce(
     show_results(collect(cells if is_published else unpublished(cells), outcomes), outcomes, scale, out)
 
 
-def show_plan(planned: Sequence[PlannedCell], scale: str, seeds: Sequence[int], *, as_json: bool) -> None:
-    """Show the cells, their steps and the estimated hours."""
+def show_plan(
+    planned: Sequence[PlannedCell], scale: str, seeds: Sequence[int], groups: Sequence[str] | None, *, as_json: bool
+) -> None:
+    """Show the cells, their steps and hours, the groups with the settings ``groups``, if any, and the totals."""
     from semco.experiment.paper.reproduction import rounded, total_hours
 
-    total = total_hours(planned)
     if as_json:
-        cells = [each.to_json() for each in planned]
-        typer.echo(json.dumps({"scale": scale, "seeds": list(seeds), "hours": rounded(total), "cells": cells}))
+        cells, hours = [each.to_json() for each in planned], rounded(total_hours(planned))
+        typer.echo(json.dumps({"scale": scale, "seeds": list(seeds), "hours": hours, "cells": cells}))
         return
+    show_cells(planned, scale)
+    if groups is not None:
+        show_groups(groups, as_json=False)
+    show_total(planned, scale, seeds)
+
+
+def show_cells(planned: Sequence[PlannedCell], scale: str) -> None:
+    """Show the cells, their steps and the estimated hours."""
+    from semco.experiment.paper.reproduction import total_hours
+
+    total = total_hours(planned)
     rows = [
         (each.cell, (each.cell.published, f"{each.steps:,}", *(format_hours(each.hours[where]) for where in total)))
         for each in planned
@@ -97,11 +115,17 @@ def show_plan(planned: Sequence[PlannedCell], scale: str, seeds: Sequence[int], 
     print_cells(console, ("published", "steps", *total), rows)
     if scale == "cpu":
         console.print(NOT_PUBLISHED)
-    estimates = ", ".join(f"{format_hours(hours)} on {where}" for where, hours in total.items())
+    console.print(f"\nThe columns {', '.join(total)}: hours of all splits of a cell.", highlight=False, soft_wrap=True)
+
+
+def show_total(planned: Sequence[PlannedCell], scale: str, seeds: Sequence[int]) -> None:
+    """Show how many runs these are and how long they take together."""
+    from semco.experiment.paper.reproduction import total_hours
+
+    estimates = ", ".join(f"{format_hours(hours)} on {where}" for where, hours in total_hours(planned).items())
     kind = "" if scale == "cpu" else " (one GPU; estimates from published step times)"
-    print_line = partial(console.print, highlight=False, soft_wrap=True)
-    print_line(f"\nThe columns {', '.join(total)}: hours of all splits of a cell.")
-    print_line(f"{len(planned)} cells, {len(seeds)} splits each, hours: about {estimates}{kind}")
+    print_line = partial(Console().print, highlight=False, soft_wrap=True)
+    print_line(f"\n{len(planned)} cells, {len(seeds)} splits each, hours: about {estimates}{kind}")
 
 
 def print_cells(console: Console, headings: Sequence[str], rows: Sequence[tuple[PaperCell, tuple[str, ...]]]) -> None:
@@ -158,12 +182,18 @@ def show_groups(settings: Sequence[str], *, as_json: bool) -> None:
         typer.echo(json.dumps({"labels": labels.model_dump(mode="json"), "groups": [c.to_json() for c in compared]}))
         return
     console = Console(soft_wrap=True, highlight=False)
+    console.print(f"\ngroups: {GROUPS}", style="bold")
     for one in (one for one in compared if one.is_papers):
         console.print(f"{one.data}, eps {one.eps:g}: " + ("; ".join(map(", ".join, one.groups)) or "no groups"))
     rows = []
     for one in compared:
         eps = f"{one.eps:g}" + (" (paper)" if one.is_papers else "")
-        scores = {kind: f"{score.right} of {score.published}, {score.f1:.2f}" for kind, score in one.scores.items()}
+        scores = {kind: _describe_scores(score) for kind, score in one.scores.items()}
         found = sum(len(group) * (len(group) - 1) // 2 for group in one.groups)
         rows.append((one.data, eps, str(found), scores["retrofitted"], scores.get("glove", "-")))
+    console.print(PAIRS)
     print_table(("data", "eps", "pairs", "retrofitted: right, F1", "GloVe: right, F1"), rows)
+
+
+def _describe_scores(score: GroupScores) -> str:
+    return f"{score.right} of {score.published}, {score.f1:.2f}" if score.published else "none published"

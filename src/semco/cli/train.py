@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from semco.cli.display import Display, Verbose
-from semco.cli.options import RunOptions, complete_method, complete_recipes, default_recipe, with_options
+from semco.cli.options import MethodName, RecipeNames, RunOptions, default_recipe, with_options
 from semco.cli.running import (
     STARTED,
     importing,
@@ -19,14 +19,6 @@ from semco.cli.running import (
     show_result,
     status_console,
 )
-
-MethodName = Annotated[
-    str | None, typer.Option(help="The method; 'semco methods' lists them.", autocompletion=complete_method)
-]
-RecipeNames = Annotated[
-    str | None,
-    typer.Option(help="Recipes, later ones win: a,b,c; see 'semco recipes'.", autocompletion=complete_recipes),
-]
 
 
 @with_options(RunOptions)

@@ -47,17 +47,24 @@ def pick_samples(
     random: int = 24,
     mistakes: int = 8,
     index: NDArray[np.integer] | None = None,
+    mistakes_first: bool = False,
 ) -> list[Sample]:
     """Return random images, the same for every model, followed by the most confident mistakes.
+
+    With ``mistakes_first`` the mistakes come before random ones of the other images, so that none is there twice.
 
     ``images`` are (N, C, H, W) uint8, ``probabilities`` (N, K), ``truth`` (N,), -1 if unknown. With ``index`` (N,),
     row i belongs to image ``index[i]``.
     """
     known = np.flatnonzero(truth >= 0)
-    drawn = np.random.default_rng(0).permutation(known)[:random]
+    drawn = np.random.default_rng(0).permutation(known)
     wrong = known[probabilities[known].argmax(axis=1) != truth[known]]
     most_confident = wrong[np.argsort(-probabilities[wrong].max(axis=1), kind="stable")][:mistakes]
-    kinds: list[tuple[Kind, NDArray[np.integer]]] = [("random", drawn), ("mistake", most_confident)]
+    kinds: list[tuple[Kind, NDArray[np.integer]]]
+    if mistakes_first:
+        kinds = [("mistake", most_confident), ("random", drawn[~np.isin(drawn, most_confident)][:random])]
+    else:
+        kinds = [("random", drawn[:random]), ("mistake", most_confident)]
     places = np.arange(len(truth)) if index is None else index
     return [
         _sample(images[places[i]], probabilities[i], int(truth[i]), kind)

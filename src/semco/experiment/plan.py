@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -145,11 +146,19 @@ def fit_seconds(context: Context) -> float:
 
 
 def too_long(seconds: float, minutes: float, less: str = "") -> str:
-    """Return a sentence that says that the minutes are too few, and what takes less time."""
+    """Return a sentence that says that the minutes are too few, and what takes less time.
+
+    The time that is left is rounded down and the time that it takes up, so that they are never the same number.
+    """
+    left, needed = _rounded(max(0.0, 60 * minutes), math.floor), _rounded(seconds, math.ceil)
     return (
-        f"this does not fit into the {duration(max(0.0, 60 * minutes))} that are left: it takes {duration(seconds)} at "
-        f"least; fewer photos or a smaller data.image_size{less} take less"
+        f"this does not fit into the {left} that are left: it takes {needed} at least; fewer photos or a smaller "
+        f"data.image_size{less} take less"
     )
+
+
+def _rounded(seconds: float, rounding: Callable[[float], int]) -> str:
+    return f"{rounding(10 * seconds) / 10:.1f} s" if seconds < 10 else duration(seconds, rounding)
 
 
 def _covered(speed: Speed) -> str:

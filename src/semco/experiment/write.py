@@ -212,7 +212,9 @@ def _write_held_out(context: Context, answers: Answers, kind: Kind, head: Head, 
     dataset, scores = context.problem.dataset, answers.scores
     truth = dataset.train_labels.numpy()[answers.index]
     evaluation = evaluate_probabilities(scores, truth, dataset.class_names, context.problem.groups.group_ids, head)
-    samples = pick_samples(dataset.train_images, scores, truth, random=6, mistakes=24, index=answers.index)
+    samples = pick_samples(
+        dataset.train_images, scores, truth, random=6, mistakes=24, index=answers.index, mistakes_first=True
+    )
     write_evaluation(context.run.path, evaluation, [*samples, *unlabelled], kind=kind)
 
 

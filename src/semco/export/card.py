@@ -56,9 +56,10 @@ def write_card(folder: RunFolder, model: Path, file: Path, about: About, fields:
 
 def _intended_use(about: About) -> str:
     height, width = about.image_size
+    which = f" The {about.head} head predicts." if len(about.heads) > 1 else ""
     return (
         f"Image classifier with {len(about.class_names)} classes. It reads RGB photos of any size, crops the centre "
-        f"square and resizes it to {height} x {width} pixels. The {about.head} head predicts."
+        f"square and resizes it to {height} x {width} pixels.{which}"
     )
 
 

@@ -22,7 +22,7 @@ from semco.export.card import card_of, write_card
 from semco.export.formats import FORMATS, Format, FormatName, format_of, photos_of
 from semco.export.onnx_graph import OPSET
 from semco.export.program import Program
-from semco.files import atomic_folder, atomic_path, remove_leftover_files
+from semco.files import atomic_folder, atomic_path, check_new, remove_leftover_files
 from semco.models import set_precision
 from semco.predict.engine import TorchEngine, find_model_folder
 from semco.predict.predictor import EXPORTED
@@ -65,15 +65,20 @@ def export_run(
     top: int = 5,
     report: ProgressCallback = no_progress,
     format_name: FormatName | None = None,
+    *,
+    force: bool = False,
 ) -> Export:
     """Write the model of a run in a format, by default in that of the file's ending, with a model card.
 
-    A model whose probabilities differ from torch's by more than 1e-4 on images of the run's data is refused.
-    ``report`` is called with the part of the work, how much of it is done and how much there is.
+    A file ``to`` that exists is overwritten only with ``force``. The file in the run's own folder always is, because it
+    is made from the run. A model whose probabilities differ from torch's by more than 1e-4 on images of the run's data
+    is refused. ``report`` is called with the part of the work, how much of it is done and how much there is.
     """
     written_as = FORMATS[format_name or format_of(to)]
     target = to or run / EXPORTED.parent / written_as.place
     written_as.check(target)
+    if to is not None and not written_as.is_folder:
+        check_new(to, force)
     folder = RunFolder.open(run)
     model = load_model(find_model_folder(run))
     set_precision(model.network, "float32")  # files of other formats are computed in float32

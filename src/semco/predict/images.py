@@ -13,9 +13,10 @@ from semco.data.listing import Entry
 from semco.data.names import NONE_OF_THESE
 from semco.errors import UserError
 from semco.evaluation.probabilities import Head
+from semco.files import check_new
 from semco.predict.engine import About
 from semco.predict.photos import check_photos, find_photos
-from semco.predict.predictions import Prediction, Rows, Sorter, Table, check_new, choose_format, open_table
+from semco.predict.predictions import Prediction, Rows, Sorter, Table, choose_format, open_table
 from semco.predict.predictor import Predictor, load
 
 # Files that cannot be read and are named in a summary; all of them are in the table.

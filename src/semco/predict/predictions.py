@@ -22,7 +22,7 @@ from semco.data.listing import Entry
 from semco.data.names import NONE_OF_THESE
 from semco.errors import UserError
 from semco.evaluation.thresholds import Threshold
-from semco.files import atomic_path, exists, readable_name
+from semco.files import atomic_path, readable_name
 from semco.predict.engine import About, Scores
 
 Cell = str | float | None
@@ -209,19 +209,6 @@ def choose_format(out: Path | None, name: str | None) -> Format:
                 raise UserError("Parquet cannot be written to standard output; give a file, or the format jsonl.")
             return known
     raise UserError(f"predictions are written as {', '.join(FORMATS)}, not as {chosen!r}; name one of these formats.")
-
-
-class ExistsError(UserError):
-    """Something is already there that would be overwritten."""
-
-
-def check_new(path: Path, force: bool) -> None:
-    """Refuse to overwrite a file, or to write into a folder that holds something."""
-    if force or not exists(path):
-        return
-    if path.is_dir() and not any(path.iterdir()):
-        return
-    raise ExistsError(f"{path} exists; choose another name, or force it to be overwritten.")
 
 
 @contextmanager

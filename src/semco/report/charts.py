@@ -152,19 +152,27 @@ def _loss_title(name: str) -> str:
 
 def pseudo_label_charts(run: Run) -> list[Chart]:
     """Return two charts for each head that made pseudo-labels: the fraction retained, and their accuracy."""
-    return [chart for head in run.pseudo_label_heads() for chart in _head_charts(run, head) if chart is not None]
+    heads = run.pseudo_label_heads()
+    charts = [chart for head in heads for chart in _head_charts(run, head, "" if len(heads) == 1 else _prefix(head))]
+    return [chart for chart in charts if chart is not None]
 
 
-def _head_charts(run: Run, head: str) -> list[Chart | None]:
-    title = HEAD_TITLES.get(head, head.replace("_", " ").capitalize())
+def _prefix(head: str) -> str:
+    return f"{HEAD_TITLES.get(head, head.replace('_', ' ').capitalize())}: "
+
+
+def _head_charts(run: Run, head: str, prefix: str) -> list[Chart | None]:
+    """Return the charts of a head, which ``prefix`` names."""
+    kinds = ("fraction of the pool retained", "accuracy of retained pseudo-labels")
+    first, second = (f"{prefix}{kind}" if prefix else kind.capitalize() for kind in kinds)
     ratio = _lines_by_grouping(run, f"pseudo/{head}/ratio")
     accuracy = _lines_by_grouping(run, f"pseudo/{head}/accuracy")
     steps, values = run.series(f"pseudo/{head}/group_accuracy")
     if accuracy and steps and len(accuracy) > 1:
         accuracy.append(_smooth(Line("correct group", steps, values, 0, is_dashed=True)))
     return [
-        _percent_chart(f"{title}: fraction of the pool retained", ratio),
-        _percent_chart(f"{title}: accuracy of retained pseudo-labels", accuracy),
+        _percent_chart(first, ratio),
+        _percent_chart(second, accuracy),
     ]
 
 

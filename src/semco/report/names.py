@@ -24,6 +24,11 @@ def group_by_experiment(runs: Sequence[Run]) -> dict[str, list[Run]]:
     return dict(zip(_unique_names([group[0] for group in groups]), groups, strict=True))
 
 
+def variant_names(runs: Sequence[Run]) -> dict[str, str]:
+    """Return the name of the experiment of each variant of a comparison."""
+    return {run.variant: name for name, group in group_by_experiment(runs).items() for run in group}
+
+
 def method_title(run: Run) -> str:
     """Return the title of the run's method without its citation, or its name if this version does not know it."""
     known = Method.registry.get(run.method)
@@ -51,8 +56,18 @@ def _letter(number: int) -> str:
 
 def _unique_names(runs: Sequence[Run]) -> list[str]:
     """Return a name for each run of a different experiment; equal names are numbered."""
-    names = [_experiment_name(run, runs) for run in runs]
+    names = [_variant_name(run, runs) if run.variant else _experiment_name(run, runs) for run in runs]
     return [f"{name} #{i + 1}" if names.count(name) > 1 else name for i, name in enumerate(names)]
+
+
+def _variant_name(run: Run, runs: Sequence[Run]) -> str:
+    """Return what the user has typed for a variant; the method's title, if that is the method and nothing else is.
+
+    Fields would name what a recipe or a default has set, which the user may never have seen.
+    """
+    title = method_title(run)
+    is_only_one = [method_title(other) for other in runs].count(title) == 1
+    return title if is_only_one and run.variant == run.method else run.variant
 
 
 def _experiment_name(run: Run, runs: Sequence[Run]) -> str:

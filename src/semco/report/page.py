@@ -18,7 +18,7 @@ from semco.report.analysis.sections import run_sections
 from semco.report.charts import pseudo_label_charts, training_charts
 from semco.report.classes import class_rows, confusions, label_groups
 from semco.report.names import group_by_experiment, method_title
-from semco.report.runs import Run, read_run
+from semco.report.runs import Run, read_runs
 from semco.report.sections import page_template
 from semco.report.tables import (
     MISSING,
@@ -41,17 +41,21 @@ MOST_SKIPPED = 100  # skipped images that the page lists
 
 
 def write_report(
-    paths: Sequence[Path], out: Path, title: str | None = None, samples: Sequence[Sample] | None = None
+    paths: Sequence[Path],
+    out: Path,
+    title: str | None = None,
+    samples: Sequence[Sample] | None = None,
+    variants: Mapping[Path, str] | None = None,
 ) -> Path:
     """Write the page about run folders to ``out`` and return ``out``.
 
     All runs are compared; one of them, the main run, is shown in detail: the first of those that made pseudo-labels
     with the most heads, so that it is not the baseline. ``samples`` replace those in the folder of the main run.
-    Unfinished runs are shown as far as they are.
+    Unfinished runs are shown as far as they are. ``variants`` are what the user has typed for runs of a comparison.
     """
     if not paths:
         raise UserError("a report needs at least one run folder.")
-    runs = [read_run(path) for path in paths]
+    runs = read_runs(paths, variants)
     write_text(
         out, readable_name(page_template("page.html").render(_context(runs, title, samples)))
     )  # class names need not be UTF-8

@@ -120,10 +120,12 @@ def reliability_chart(title: str, heads: Mapping[str, Mapping[str, object]]) -> 
         rows = np.asarray(values.get("reliability", []), dtype=float).reshape(-1, 3)
         filled = rows[rows[:, 0] > 0]
         if len(filled):
-            name = f"{HEAD_TITLES.get(head, head)}: {100 * float(str(values['calibration_error'])):.1f} %"
+            named = HEAD_TITLES.get(head, head) if len(heads) > 1 else "calibration error"
+            name = f"{named}: {100 * float(str(values['calibration_error'])):.1f} %"
             x, y = filled[:, 1] / filled[:, 0], filled[:, 2] / filled[:, 0]
             lines.append(Line(name, x.tolist(), y.tolist(), colour, has_points=True))
     if len(lines) == 1:
         return None
     figure = LineFigure(lines, f"{title}: accuracy", percent=True, x_label="confidence")
-    return chart_of(title, figure, "Accuracy of the test images by confidence; the numbers are calibration errors.")
+    numbers = "; the numbers are calibration errors" if len(heads) > 1 else ""
+    return chart_of(title, figure, f"Accuracy of the test images by confidence{numbers}.")

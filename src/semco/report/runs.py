@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ class Run:
     result: RunResult | None = None
     evaluation: Mapping[str, Any] = field(default_factory=dict)
     data: Mapping[str, Any] = field(default_factory=dict)  # notes about the data, skipped images
+    variant: str = ""  # what the user has typed for it in a comparison: semco_plus+no-grouping
 
     @property
     def evaluated(self) -> str:
@@ -143,6 +144,11 @@ class Run:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)
+
+
+def read_runs(paths: Sequence[Path], variants: Mapping[Path, str] | None = None) -> list[Run]:
+    """Read several runs; ``variants`` are those of a comparison, by run folder."""
+    return [replace(read_run(path), variant=(variants or {}).get(path, "")) for path in paths]
 
 
 def read_run(path: Path) -> Run:

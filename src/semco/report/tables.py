@@ -14,7 +14,7 @@ from rich.text import Text
 
 from semco.evaluation.results import Evaluation
 from semco.report.names import group_by_experiment, legend, letter_names
-from semco.report.runs import Run, read_run
+from semco.report.runs import Run, read_runs
 from semco.run.accuracy import Kind
 
 MISSING = "–"
@@ -162,9 +162,14 @@ def seed_warning(rows: Sequence[Row]) -> str:
     return f"One seed only ({', '.join(single)}): a difference may be chance. Three or more tell."
 
 
-def summary_table(paths: Sequence[Path], title: str | None = None, caption: str | None = None) -> Table:
+def summary_table(
+    paths: Sequence[Path],
+    title: str | None = None,
+    caption: str | None = None,
+    variants: Mapping[Path, str] | None = None,
+) -> Table:
     """Return the results of run folders as a table for the terminal; the highest accuracy is green."""
-    runs = [read_run(path) for path in paths]
+    runs = read_runs(paths, variants)
     rows = summary_rows(runs)
     best = max((row.accuracy for row in rows if row.accuracy is not None), default=None)
     names = letter_names([row.name for row in rows], LONGEST_NAME)

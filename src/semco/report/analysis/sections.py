@@ -20,7 +20,7 @@ from semco.report.pseudo_label_figures import (
     reliability_chart,
     similar_class_charts,
 )
-from semco.report.runs import Run, read_run
+from semco.report.runs import Run, read_runs
 from semco.report.sections import ImageTile, Section
 from semco.report.tables import format_accuracy
 from semco.run.folder import RunFolder
@@ -31,11 +31,13 @@ from semco.training.statistics import TEST_ACCURACY
 TEST_TITLE = "Test error, shown in this figure only; nothing was chosen by it"
 
 
-def analysis_sections(paths: Sequence[Path], *, has_images: bool = True) -> list[Section]:
+def analysis_sections(
+    paths: Sequence[Path], *, has_images: bool = True, variants: Mapping[Path, str] | None = None
+) -> list[Section]:
     """Return the sections about run folders; what the runs do not have is left out."""
     if not paths:
         raise UserError("an analysis needs at least one run folder.")
-    runs = [read_run(path) for path in paths]
+    runs = read_runs(paths, variants)
     sections = [*run_sections(runs, has_images=has_images), _convergence(group_by_experiment(runs))]
     return [section for section in sections if not section.is_empty]
 
@@ -155,13 +157,14 @@ def _errors(runs: Sequence[Run], metric: str) -> list[tuple[list[float], list[fl
 
 
 def _calibration(experiments: Mapping[str, Sequence[Run]]) -> Section:
-    charts = []
+    charts, has_several = [], False
     for name, runs in experiments.items():
         heads = runs[0].evaluation.get("heads") or {}
+        has_several |= len(heads) > 1
         if (chart := reliability_chart(f"Reliability of {name}", heads)) is not None:
             charts.append(chart)
-    lead = "Accuracy against confidence on the test images, for the heads that can predict."
-    return Section("Calibration of the heads", lead, charts=tuple(charts))
+    which = ", for each head that can predict" if has_several else ""
+    return Section("Calibration", f"Accuracy against confidence on the test images{which}.", charts=tuple(charts))
 
 
 def _field(runs: Sequence[Run]) -> Section:
