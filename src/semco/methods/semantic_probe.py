@@ -36,9 +36,9 @@ BATCH, MOMENTUM = 4096, 0.1
 MOST_ESTIMATED = 10
 # Parts of the labels that are left out in turn to measure how certain the estimate is, and the smallest share.
 PARTS, LEAST_SHARE = 5, 1e-4
-# Photos of the pool whose familiarity is so many standard deviations below that of the labelled ones are of no class;
-# fewer labelled photos say nothing about the spread (docs/lab/photos.md).
-FAR, LEAST_KNOWN = 4.0, 4
+# Photos of the pool whose familiarity is so many standard deviations below that of the labelled ones are of no class
+# (docs/lab/photos.md).
+FAR = 4.0
 # The logits of a head from class attributes are too small; found on tuning splits of birds (docs/lab/photos.md).
 SHARPER = 1.1
 # Photos whose features are read at a time. Axes with a smaller fraction of the variance are noise.
@@ -129,11 +129,12 @@ class SemanticProbe(FittedMethod[SemanticProbeConfig]):
 def familiar_rows(x: Tensor, class_ids: Tensor, pool: Tensor, num_classes: int) -> Tensor:
     """Return the rows of the pool that may be of one of the classes.
 
-    Mutual information would make the head sure of the others, and give each class its share of them.
+    Mutual information would make the head sure of the others, and give each class its share of them. All are kept if a
+    class has only one label: many of its photos look little like that one.
     """
-    familiarity, known = fit_familiarity(lambda position: x[position], class_ids, num_classes)
-    if len(known) < LEAST_KNOWN:
+    if torch.bincount(class_ids, minlength=num_classes).min() < 2:
         return pool
+    familiarity, known = fit_familiarity(lambda position: x[position], class_ids, num_classes)
     least = known.mean() - FAR * known.std()
     return torch.cat([rows[familiarity(rows) >= least] for rows in pool.split(READ)])
 

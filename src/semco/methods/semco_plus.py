@@ -1,4 +1,4 @@
-"""SemCo+: our variant of SemCo. It is what ``semco train`` uses.
+"""SemCo+: our variant of SemCo. It is what ``semco train`` uses from random weights.
 
 It has the six loss terms of the paper (`semco.methods.semco`) and departs from it in the fields below. Each of them has
 a NOTE with the paper's value and can be switched back. docs/confidence.md says why, and what each departure is worth.
