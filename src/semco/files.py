@@ -236,6 +236,11 @@ def exists(path: Path) -> bool:
         return False
 
 
+def absolute(path: Path) -> Path:
+    """Return the whole path without ".."; links are not followed."""
+    return Path(os.path.abspath(path))  # noqa: PTH100
+
+
 def check_new(path: Path, force: bool) -> None:
     """Refuse to overwrite a file, or to write into a folder that holds something."""
     if force or not exists(path):

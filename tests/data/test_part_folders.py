@@ -13,6 +13,7 @@ from semco.cli.main import app
 from semco.config import DataConfig
 from semco.data.listing import Listing, Part
 from semco.data.sources.layouts import list_images
+from semco.data.sources.part_folders import PartFolders
 
 FILES = ("cat/1.png", "dog/2.png", "test/cat/3.png", "test/dog/deep/4.png", "unlabeled/5.png", "val/dog/6.png")
 LABELS = "path,label\ncat/1.png,cat\ndog/2.png,dog\n"
@@ -125,3 +126,14 @@ def test_every_image_once_however_its_folder_is_called(
         "cat/1.png": "cat", "dog/2.png": "dog", "unlabeled/5.png": None, "val/dog/6.png*": "dog"
     }  # fmt: skip
     assert len(listing.test) == 2
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"), [(["other", "none of these"], "other"), (["Other", "none of these"], None)]
+)
+def test_a_class_may_be_spelled_in_several_ways(labels: list[str], expected: str | None, tmp_path: Path) -> None:
+    """The folder has the class of its own spelling; of two other spellings of one name it is none."""
+    save(tmp_path, "test/other/1.png")
+    folder = PartFolders(tmp_path, [*labels, "cat"]).find(str(tmp_path / "test/other/1.png"))
+    assert folder is not None
+    assert folder.class_name == expected

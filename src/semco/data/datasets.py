@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from semco.data.listing import UNLABELLED
-from semco.data.names import shown_name, simplify_name
+from semco.data.names import ClassIndex, shown_name
 from semco.data.storage.mapped import in_chunks
 from semco.errors import UserError, nearest
 
@@ -175,16 +175,11 @@ def choose_classes(known: Sequence[str], wanted: Sequence[str]) -> list[int]:
 
 
 def find_class(known: Sequence[str], name: str, kind: str) -> int:
-    """Return the position of a class; ``kind`` is what error messages call it.
-
-    Case, spaces, underscores and hyphens are ignored, unless known names differ only in these.
-    """
-    name = name if name in known else shown_name(name)
-    if name in known:
-        return known.index(name)
-    simple = [simplify_name(k) for k in known]
-    if simple.count(simplify_name(name)) == 1:
-        return simple.index(simplify_name(name))
+    """Return the position of a class, as `ClassIndex` finds it; ``kind`` is what error messages call it."""
+    position = ClassIndex(known).find(name)
+    if position is not None:
+        return position
+    name = shown_name(name)
     some = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
     raise UserError(f"unknown {kind} {name!r}{nearest(name, known) or '.'} Known: {some}.")
 

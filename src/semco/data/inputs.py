@@ -74,9 +74,9 @@ class ImageInputs:
         return move(rows_at(self._images, position.to(self._images.device)), self._device)
 
 
-def images_at_a_time(batch_size: int, shape: Sequence[int]) -> int:
+def images_at_a_time(batch_size: int, shape: Sequence[int], most_pixels: int = MOST_PIXELS) -> int:
     """Return the batch size for inputs of a shape (C, H, W) in evaluation, so that large images need little memory."""
-    return max(1, min(batch_size, MOST_PIXELS // max(1, math.prod(shape[1:]))))
+    return max(1, min(batch_size, most_pixels // max(1, math.prod(shape[1:]))))
 
 
 def move(tensor: Tensor, device: torch.device) -> Tensor:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 from semco.errors import UserError
@@ -56,6 +57,31 @@ def is_none_of_these(name: str) -> bool:
 def shown_name(folder: str) -> str:
     """Return the name of the class that is in a folder."""
     return NONE_OF_THESE if is_none_of_these(folder) else readable_class(folder)
+
+
+class ClassIndex:
+    """Finds a class by a name that a person wrote, such as that of a folder.
+
+    Case, spaces, underscores and hyphens are ignored, unless known names differ only in these.
+    """
+
+    def __init__(self, known: Sequence[str]) -> None:
+        self._known = known
+
+    def find(self, name: str) -> int | None:
+        """Return the position of the class; None if there is none, or more than one."""
+        name = name if name in self._known else shown_name(name)
+        if self._known.count(name) == 1:
+            return self._known.index(name)
+        similar = self._similar.get(simplify_name(name), ())
+        return similar[0] if len(similar) == 1 else None
+
+    @cached_property
+    def _similar(self) -> Mapping[str, Sequence[int]]:
+        found: dict[str, list[int]] = defaultdict(list)
+        for position, name in enumerate(self._known):
+            found[simplify_name(name)].append(position)
+        return found
 
 
 def shown_names(folders: Sequence[str]) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import nn
 
-from semco.config import AUTO, Config, MethodConfig
+from semco.config import AUTO, Config, MethodConfig, configure
 from semco.config.schema import DEFAULT_METHOD, method_config_class
 from semco.errors import UserError
 from semco.methods import FittedMethod, Method
@@ -24,7 +24,6 @@ from semco.resolve.facts import DataFacts, Machine
 
 # The method of a request that names none, on loaded weights.
 FITTED_METHOD = "semantic_probe"
-WITH_WEIGHTS = "efficientnet-lite2"  # the backbone of the recipe for photos
 # With fewer labels in total or per class than these, none is held out.
 FEW_LABELS, FEW_LABELS_PER_CLASS = 200, 20
 # No run from loaded weights takes more steps (docs/lab/pretrained.md); the paper's runs take 300 epochs.
@@ -118,7 +117,7 @@ def note_on_weights(request: Config) -> str:
         return ""
     return (
         f"{method.name} is fitted to the features of {request.model.backbone}, whose weights are random; "
-        f"model.backbone={WITH_WEIGHTS} has weights"
+        f"model.backbone={configure('photos').model.backbone} has weights"
     )
 
 

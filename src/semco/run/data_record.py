@@ -19,7 +19,7 @@ from semco.config import DataConfig
 from semco.data.datasets import Dataset
 from semco.data.listing import Listing
 from semco.errors import UserError
-from semco.files import atomic_path, encode_text, exists
+from semco.files import absolute, atomic_path, encode_text, exists
 from semco.run.seal import read_with_digest, write_with_digest
 
 DATA, FILES = "data.json", "data_files.parquet"
@@ -135,7 +135,7 @@ def _size(path: str) -> int:
 
 
 def _root(config: DataConfig) -> str:
-    return os.path.abspath(Path(config.root or config.source).expanduser())  # noqa: PTH100 (links are kept)
+    return str(absolute(Path(config.root or config.source).expanduser()))
 
 
 def _read(folder: Path) -> Record | None:

@@ -20,7 +20,7 @@ from semco.data.decode import DECODE_ERRORS, read_image, reason_of
 from semco.data.folder import class_folder_names, image_files, test_class_folders
 from semco.data.names import readable_class
 from semco.errors import UserError
-from semco.files import no_such
+from semco.files import absolute, no_such
 
 # Shorter side of a thumbnail, longer side of a preview, in pixels, and how far a thumbnail may be from square.
 THUMBNAIL, PREVIEW, LONGEST = 224, 1600, 2.0
@@ -35,7 +35,7 @@ class Photos:
     """The photos below a folder, sorted; only their names are held in memory."""
 
     def __init__(self, root: Path, cache: Path) -> None:
-        self.root, self._cache = Path(os.path.abspath(root)), cache  # noqa: PTH100 (links are not followed)
+        self.root, self._cache = absolute(root), cache
         if not self.root.is_dir():
             raise no_such("folder", root)
         prefix = len(str(self.root).rstrip(os.sep)) + 1

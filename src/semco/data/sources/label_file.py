@@ -19,7 +19,7 @@ from semco.data.listing import FILES, Entry, Listing
 from semco.data.sources.part_folders import PartFolder, PartFolders, notes_on_parts
 from semco.data.sources.rows import MOST_BYTES, ROLES, Role, Rows, lines_of, path_inside
 from semco.errors import UserError, brief
-from semco.files import exists, no_such, read_json, read_text
+from semco.files import absolute, exists, no_such, read_json, read_text
 
 Label = tuple[str, str | None]  # path of an image, its class or None
 # The prefix that Label Studio adds to the name of an uploaded file.
@@ -251,11 +251,6 @@ def _listed(file: Path, root: Path, images: Sequence[str]) -> dict[str, tuple[st
 
 def _part(role: str) -> Role:
     return ROLES.get(role.lower(), "train")
-
-
-def absolute(folder: Path) -> Path:
-    """Return the whole path of a folder without ".."; links are not followed."""
-    return Path(os.path.abspath(folder))  # noqa: PTH100
 
 
 def _read_any(file: Path, root: Path, images: Sequence[str]) -> Iterator[Row]:

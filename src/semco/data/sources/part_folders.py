@@ -6,13 +6,13 @@ A table need not list these images. They are for testing and for validation only
 from __future__ import annotations
 
 import os
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from semco.data.folder import test_class_folders, validation_class_folders
-from semco.data.names import shown_name, simplify_name
+from semco.data.names import ClassIndex, shown_name
 from semco.data.sources.rows import Role
 
 SHOWN = 5  # folders that a note names
@@ -31,14 +31,20 @@ class PartFolders:
     """The folders test/CLASS and val/CLASS below ``root``, for the ``classes`` of a table."""
 
     def __init__(self, root: Path, classes: Iterable[str]) -> None:
-        names = ClassNames(classes)
+        labels = sorted(set(classes))
+        index = ClassIndex([shown_name(label) for label in labels])
+
+        def class_of(folder: Path) -> str | None:
+            position = labels.index(folder.name) if folder.name in labels else index.find(folder.name)
+            return None if position is None else labels[position]
+
         test, validation = test_class_folders(root), validation_class_folders(root)
         # A folder val/ without a class of the table is a folder like any other: "valid" may be the name of a class.
-        is_validation = {folder.parent for folder in validation if names.find(folder.name) is not None}
+        is_validation = {folder.parent for folder in validation if class_of(folder) is not None}
         parts: list[tuple[Path, Role]] = [(folder, "test") for folder in test]
         parts += [(folder, "validation") for folder in validation if folder.parent in is_validation]
         self._found = {
-            str(folder): PartFolder(f"{folder.parent.name}/{folder.name}", role, names.find(folder.name))
+            str(folder): PartFolder(f"{folder.parent.name}/{folder.name}", role, class_of(folder))
             for folder, role in parts
         }
         self._starts = sorted({str(folder.parent) + os.sep for folder, _ in parts})
@@ -47,30 +53,6 @@ class PartFolders:
         """Return the folder that an image is in, directly or in a folder below it; None if it is in none of them."""
         start = next((each for each in self._starts if image.startswith(each)), None)
         return None if start is None else self._found.get(start + image[len(start) :].partition(os.sep)[0])
-
-
-class ClassNames:
-    """Finds the class that a folder is called by, as `semco.data.datasets.find_class` does, but returns None for none.
-
-    Case, spaces, underscores and hyphens are ignored, unless names of classes differ only in these.
-    """
-
-    def __init__(self, names: Iterable[str]) -> None:
-        self._names = set(names)
-        self._similar: dict[str, list[str]] = defaultdict(list)
-        for name in sorted(self._names):
-            self._similar[_simple(name)].append(name)
-
-    def find(self, folder: str) -> str | None:
-        """Return the class that is called like the folder; None if there is none, or more than one."""
-        if folder in self._names:
-            return folder
-        similar = self._similar.get(_simple(folder), [])
-        return similar[0] if len(similar) == 1 else None
-
-
-def _simple(name: str) -> str:
-    return simplify_name(shown_name(name))
 
 
 def notes_on_parts(images: Counter[PartFolder]) -> list[str]:

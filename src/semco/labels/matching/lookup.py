@@ -109,7 +109,7 @@ class Lookup:
         known = set(place(missing)) if place is not None and missing else set()
         matches = [replace(match, route=SENTENCE) if match.name in known else match for match in matches]
         matches, notes = self._separate_duplicates(matches)
-        placed, own = ([name for name in missing if (name in known) is is_known] for is_known in (True, False))
+        placed, own = [name for name in missing if name in known], [name for name in missing if name not in known]
         return matches, [*notes, *placed_notes(placed), *own_vector_notes(own, len(names))]
 
     def unused_aliases(self, names: Sequence[str]) -> list[str]:

@@ -6,7 +6,6 @@ Shapes: N images, C channels, H and W pixels, K classes.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from importlib.util import find_spec
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
+from semco.data.inputs import images_at_a_time
 from semco.errors import UserError, brief
 from semco.evaluation.model_check import class_problem
 from semco.evaluation.probabilities import Head, finite_array
@@ -85,7 +85,7 @@ class OnnxEngine:
     def _run(self, photos: NDArray[np.uint8]) -> tuple[dict[str, NDArray[np.float32]], NDArray[np.float32] | None]:
         """Return the probabilities by output, and the familiarity if the model has thresholds of it."""
         more = [FAMILIARITY] if self.about.thresholds else []
-        step = max(1, AT_A_TIME // max(1, math.prod(photos.shape[1:3])))
+        step = images_at_a_time(len(photos), (3, *photos.shape[1:3]), AT_A_TIME)
         parts = [photos[start : start + step] for start in range(0, max(1, len(photos)), step)]
         try:
             each = [self._session.run([*self._wanted, *more], {PHOTOS: part}) for part in parts]
